@@ -1,0 +1,1 @@
+//! Machine state of the sinew runtime.

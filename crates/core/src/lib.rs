@@ -1,0 +1,1 @@
+//! Pure algorithms of the sinew runtime.

@@ -1,0 +1,1 @@
+//! Stackful coroutines and structured tasks.

@@ -1,0 +1,2 @@
+//! One door for CI.
+fn main() {}

@@ -1,1 +1,15 @@
-//! Machine state of the sinew runtime.
+//! Machine state of the sinew runtime: the context switch, first frames and stacks.
+//!
+//! Machine state is touched here and nowhere else in the project. This crate knows no scheduler, no
+//! clock and no I/O; [`Coroutine`] is the smallest useful thing made of its parts, and
+//! the `sinew` crate builds its typed coroutines and its scheduler on the same parts.
+//!
+//! Almost everything here is `unsafe`: a caller decides which stack runs when. The safe interface is
+//! the `sinew` crate.
+
+pub mod arch;
+mod coroutine;
+pub mod frame;
+
+pub use arch::{Context, switch, switch_final};
+pub use coroutine::{Coroutine, Entered, Yielder};

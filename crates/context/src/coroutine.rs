@@ -1,0 +1,173 @@
+//! The smallest coroutine: a stack, a closure and two contexts.
+//!
+//! Owns: a control record at the base of the stack, below it the frames of the body.
+//! Thread: the one that enters it first; nothing checks that here.
+//!
+//! Invariants
+//! - I1. The control record lives exactly as long as the stack is lent to the coroutine.
+//! - I2. No unwinding leaves the first frame: a body that panics ends with [`Entered::Panicked`].
+//!
+//! Deliberately not here: types for what is exchanged (words are), states, cancellation, unwinding of a
+//! suspended stack. Those are the `sinew` crate's.
+#![expect(unsafe_code, reason = "runs a closure on a raw stack")]
+
+use core::any::Any;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::arch::{Context, switch, switch_final};
+use crate::frame::prepare;
+
+/// How a call of [`Coroutine::enter`] came back.
+#[derive(Debug)]
+pub enum Entered {
+    /// The body suspended with this word; it can be entered again.
+    Suspended(usize),
+    /// The body returned this word; the stack is free.
+    Returned(usize),
+    /// The body panicked; the stack is free.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// The record at the base of the stack.
+struct Control {
+    /// Where the body goes on.
+    body: Context,
+    /// Where the one who entered goes on; the first frame links to it.
+    caller: Context,
+    /// Set by the body's last switch.
+    end: Option<Result<usize, Box<dyn Any + Send>>>,
+}
+
+/// The body's way back to whoever entered it.
+#[derive(Debug)]
+pub struct Yielder {
+    control: NonNull<Control>,
+}
+
+impl Yielder {
+    /// Hands `word` to whoever entered, and returns the word of the next entry.
+    ///
+    /// # Safety
+    ///
+    /// Called on the coroutine's own stack, while it is the innermost entered one of its thread.
+    #[inline]
+    pub unsafe fn suspend(&self, word: usize) -> usize {
+        let control = self.control.as_ptr();
+        // SAFETY: I1: the control record is alive while its body runs.
+        let body = unsafe { &raw mut (*control).body };
+        // SAFETY: as above.
+        let caller = unsafe { &raw const (*control).caller };
+        // SAFETY: `caller` was saved by the `enter` that runs this body.
+        unsafe { switch(body, caller, word) }
+    }
+}
+
+/// A closure on a stack of its own that can be entered, suspend and be entered again.
+#[derive(Debug)]
+pub struct Coroutine {
+    control: NonNull<Control>,
+}
+
+/// What lies above the frames: the control record, then the closure until the body takes it.
+struct Lent<F> {
+    control: Control,
+    body: MaybeUninit<F>,
+}
+
+impl Coroutine {
+    /// Prepares `body` to run on the stack whose highest usable address is `base`.
+    ///
+    /// Runs none of its code. If the coroutine is never entered the closure is not dropped.
+    ///
+    /// # Safety
+    ///
+    /// - The memory below `base` is writable, guarded at its end, large enough for the body, and
+    ///   lent until the body has returned or panicked, or is never entered again and no one relies on
+    ///   the destructors of its frames.
+    /// - All entries happen on one thread.
+    #[inline]
+    pub unsafe fn new<F>(base: NonNull<u8>, body: F) -> Self
+    where
+        F: FnOnce(&Yielder, usize) -> usize,
+    {
+        let align = align_of::<Lent<F>>().max(16);
+        let top = (base.addr().get() - size_of::<Lent<F>>()) & !(align - 1);
+        let lent = base.as_ptr().with_addr(top).cast::<Lent<F>>();
+        let control = Control {
+            body: Context::EMPTY,
+            caller: Context::EMPTY,
+            end: None,
+        };
+        // SAFETY: aligned above, inside the lent memory.
+        unsafe {
+            lent.write(Lent {
+                control,
+                body: MaybeUninit::new(body),
+            })
+        };
+        // SAFETY: `lent` has just been written.
+        let caller = unsafe { &raw const (*lent).control.caller };
+        // SAFETY: everything below `top`, which is 16-byte aligned, is free; `caller` lives as long as
+        // the stack is lent.
+        let context = unsafe {
+            prepare(
+                lent.cast(),
+                enter_body::<F>,
+                lent.expose_provenance(),
+                caller,
+            )
+        };
+        // SAFETY: `lent` has just been written.
+        unsafe { (*lent).control.body = context };
+        // SAFETY: derived from a non-null base.
+        Self {
+            control: unsafe { NonNull::new_unchecked(lent.cast()) },
+        }
+    }
+
+    /// Runs the body, handing it `word`, until it suspends or ends.
+    ///
+    /// # Safety
+    ///
+    /// The coroutine has not ended, is not running, and the thread is the one of the earlier entries.
+    #[inline]
+    pub unsafe fn enter(&mut self, word: usize) -> Entered {
+        let control = self.control.as_ptr();
+        // SAFETY: I1.
+        let caller = unsafe { &raw mut (*control).caller };
+        // SAFETY: I1.
+        let body = unsafe { &raw const (*control).body };
+        // SAFETY: `body` was prepared by `new` or saved by `suspend`, and is not running.
+        let word = unsafe { switch(caller, body, word) };
+        // SAFETY: I1: the stack is still lent; the body does not run now.
+        match unsafe { (*control).end.take() } {
+            None => Entered::Suspended(word),
+            Some(Ok(word)) => Entered::Returned(word),
+            Some(Err(payload)) => Entered::Panicked(payload),
+        }
+    }
+}
+
+/// The first Rust frame on the stack.
+unsafe extern "C" fn enter_body<F>(lent: usize, word: usize) -> !
+where
+    F: FnOnce(&Yielder, usize) -> usize,
+{
+    let lent = core::ptr::with_exposed_provenance_mut::<Lent<F>>(lent);
+    // SAFETY: `new` wrote it, and this is the only time it is taken.
+    let body = unsafe { (*lent).body.assume_init_read() };
+    // SAFETY: `lent` is not null.
+    let control = unsafe { NonNull::new_unchecked(lent.cast::<Control>()) };
+    let yielder = Yielder { control };
+    let end = catch_unwind(AssertUnwindSafe(|| body(&yielder, word)));
+    let control = control.as_ptr();
+    // SAFETY: I1.
+    unsafe { (*control).end = Some(end) };
+    // SAFETY: I1.
+    let caller = unsafe { &raw const (*control).caller };
+    // SAFETY: `caller` was saved by the `enter` that runs this body; nothing is left to drop here.
+    unsafe { switch_final(caller, 0) }
+}

@@ -1,0 +1,151 @@
+//! A waiter, and its place in one primitive's queue.
+//!
+//! Owns: the links of a node and the way to its waiter.
+//! Thread: the fields of a node belong to the waiter while the node is unlinked, to whoever holds the
+//! primitive's lock while it is linked, and to the winner of the claim from the claim to the wake.
+//!
+//! Invariants
+//! - I1. A linked node's waiter is armed or claimed.
+//! - I2. A node is in one queue at most, and in none when its waiter goes on with its caller's code.
+#![expect(
+    unsafe_code,
+    reason = "intrusive links between frames of different parties"
+)]
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+use crate::facade::{UnsafeCell, const_unless_loom};
+use crate::wait::word::WaitWord;
+
+/// A party that can wait: its word, and how to make it runnable.
+#[derive(Debug)]
+pub struct Waiter {
+    /// The waiter's one atomic.
+    pub word: WaitWord,
+    /// Makes the waiter runnable. Called once per won claim, by the winner, on any thread.
+    wake: unsafe fn(NonNull<Waiter>),
+}
+
+impl Waiter {
+    /// A waiter that is made runnable by `wake`, which is called with the waiter's own address
+    /// exactly once after each won claim. From then on `wake` must not rely on the waiter beyond what it has
+    /// itself arranged: the waiter may go on and be gone.
+    #[cfg(not(loom))]
+    pub const fn with_wake(wake: unsafe fn(NonNull<Waiter>)) -> Self {
+        Self {
+            word: WaitWord::new(),
+            wake,
+        }
+    }
+
+    /// A waiter that is made runnable by `wake`.
+    #[cfg(loom)]
+    pub fn with_wake(wake: unsafe fn(NonNull<Waiter>)) -> Self {
+        Self {
+            word: WaitWord::new(),
+            wake,
+        }
+    }
+
+    /// Makes the waiter runnable.
+    ///
+    /// # Safety
+    ///
+    /// The caller has won a claim on this waiter's word and has not called this for it yet.
+    #[inline]
+    pub unsafe fn wake(waiter: NonNull<Self>) {
+        // SAFETY: the waiter is alive: it cannot go on before it is woken, which the caller alone may do.
+        let wake = unsafe { waiter.as_ref() }.wake;
+        // SAFETY: the caller has the right, and has it once.
+        unsafe { wake(waiter) };
+    }
+}
+
+/// The links and the content of a node.
+pub(super) struct Inner {
+    pub(super) next: *const Node,
+    pub(super) prev: *const Node,
+    pub(super) waiter: *const Waiter,
+    pub(super) slot: *mut (),
+}
+
+/// A waiter's place in a [`crate::wait::Queue`].
+pub struct Node {
+    pub(super) inner: UnsafeCell<Inner>,
+}
+
+/// Stands in `prev` of a node that is in no queue.
+pub(super) const UNLINKED: *const Node = ptr::without_provenance(1);
+
+// SAFETY: who may touch the fields when is the protocol's matter, see the file's head.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+impl Node {
+    const_unless_loom! {
+        /// A node in no queue.
+        pub fn new() -> Self {
+            Self {
+                inner: UnsafeCell::new(Inner {
+                    next: ptr::null(),
+                    prev: UNLINKED,
+                    waiter: ptr::null(),
+                    slot: ptr::null_mut(),
+                }),
+            }
+        }
+    }
+
+    /// Prepares the node for one wait: whose it is, and where what is handed over lies or goes.
+    ///
+    /// # Safety
+    ///
+    /// The node is unlinked, and the caller is its waiter.
+    #[inline]
+    pub unsafe fn prepare(&self, waiter: NonNull<Waiter>, slot: *mut ()) {
+        self.inner.with_mut(|inner| {
+            // SAFETY: an unlinked node belongs to its waiter.
+            let inner = unsafe { &mut *inner };
+            debug_assert_eq!(inner.prev, UNLINKED, "a node is in one queue at most");
+            inner.waiter = waiter.as_ptr();
+            inner.slot = slot;
+        });
+    }
+
+    /// Whether the node is in a queue.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of the queue's primitive, or is the waiter and the node was never linked.
+    #[inline]
+    pub unsafe fn is_linked(&self) -> bool {
+        // SAFETY: the caller may read the links.
+        self.inner
+            .with(|inner| unsafe { (*inner).prev } != UNLINKED)
+    }
+
+    /// The slot's address as it was prepared.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of the queue that the node is in, or has claimed its waiter, or is its waiter.
+    #[inline]
+    pub unsafe fn slot(&self) -> *mut () {
+        // SAFETY: the caller may read the content.
+        self.inner.with(|inner| unsafe { (*inner).slot })
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").finish_non_exhaustive()
+    }
+}

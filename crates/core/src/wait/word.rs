@@ -1,0 +1,133 @@
+//! The wait word: a waiter's one atomic.
+//!
+//! Owns: the bits. No other file knows them.
+//!
+//! | bits 0–1 | bits 2–4 | meaning |
+//! |---|---|---|
+//! | `IDLE` 0 | 0 | the waiter runs, or is runnable; only it touches the word |
+//! | `ARMED` 1 | 0 | it waits; anyone who found it by a linked node (or its own thread) may claim |
+//! | `CLAIMED` 2 | a [`Reason`] | one party has won and owes it one wake |
+//!
+//! | from | to | who |
+//! |---|---|---|
+//! | `IDLE` | `ARMED` | the waiter ([`WaitWord::arm`]) |
+//! | `ARMED` | `IDLE` | the waiter, before anyone can know of it ([`WaitWord::disarm`]) |
+//! | `ARMED` | `CLAIMED` | a waker, a timer, a cancel ([`WaitWord::claim`]) |
+//! | `CLAIMED` | `IDLE` | the waiter, once runnable ([`WaitWord::finish`]) |
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::facade::{AtomicU32, const_unless_loom};
+
+const IDLE: u32 = 0;
+const ARMED: u32 = 1;
+const CLAIMED: u32 = 2;
+const STATE: u32 = 0b11;
+const REASON_SHIFT: u32 = 2;
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// What was waited for came.
+    Woken = 0,
+    /// The deadline passed first.
+    Timeout = 1,
+    /// The waiter was cancelled first.
+    Cancelled = 2,
+    /// The other side is gone, or the thing waited at was closed.
+    Closed = 3,
+}
+
+/// What a claim brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a won claim owes the waiter exactly one wake"]
+pub enum Claim {
+    /// The waiter is the caller's to wake, exactly once.
+    Won,
+    /// Another was first; the waiter must not be touched again.
+    Lost,
+}
+
+/// What the waiter finds when it goes on.
+pub type Outcome = Reason;
+
+/// A waiter's one atomic; see the file's head for its states.
+#[derive(Debug)]
+pub struct WaitWord(AtomicU32);
+
+impl WaitWord {
+    const_unless_loom! {
+        /// The word of a party that does not wait.
+        pub fn new() -> Self {
+            Self(AtomicU32::new(IDLE))
+        }
+    }
+
+    /// The waiter is about to wait: from the moment its node can be found, it can be claimed.
+    #[inline]
+    pub fn arm(&self) {
+        debug_assert_eq!(
+            self.0.load(Relaxed),
+            IDLE,
+            "a waiter waits for one thing at a time"
+        );
+        // ORDERING: Relaxed: published by the unlock of the primitive whose queue gets the node.
+        self.0.store(ARMED, Relaxed);
+    }
+
+    /// Takes an [`arm`](Self::arm) back. Only while no node of the waiter is linked.
+    #[inline]
+    pub fn disarm(&self) {
+        debug_assert_eq!(self.0.load(Relaxed) & STATE, ARMED);
+        self.0.store(IDLE, Relaxed);
+    }
+
+    /// Tries to win the right to wake the waiter.
+    #[inline]
+    pub fn claim(&self, reason: Reason) -> Claim {
+        let claimed = CLAIMED | (reason as u32) << REASON_SHIFT;
+        // ORDERING: AcqRel: Acquire sees the waiter's frame as of arm (through the lock it was published
+        // under, or the thread itself); Release lets finish see the winner's reason.
+        match self.0.compare_exchange(ARMED, claimed, AcqRel, Relaxed) {
+            Ok(_) => Claim::Won,
+            Err(_) => Claim::Lost,
+        }
+    }
+
+    /// Whether the waiter is armed. A hint, unless asked by the waiter's own thread for a
+    /// waiter that only that thread claims.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        self.0.load(Relaxed) == ARMED
+    }
+
+    /// The waiter goes on: why? The word is idle afterwards.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the word was not claimed: the waiter was made runnable by someone who had no right to.
+    #[inline]
+    #[track_caller]
+    pub fn finish(&self) -> Outcome {
+        // ORDERING: Acquire pairs with the Release of the winning claim.
+        let word = self.0.load(Acquire);
+        assert!(
+            word & STATE == CLAIMED,
+            "a waiter was resumed without a claim"
+        );
+        self.0.store(IDLE, Relaxed);
+        match word >> REASON_SHIFT {
+            0 => Reason::Woken,
+            1 => Reason::Timeout,
+            2 => Reason::Cancelled,
+            _ => Reason::Closed,
+        }
+    }
+}
+
+impl Default for WaitWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}

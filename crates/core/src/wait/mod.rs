@@ -2,8 +2,10 @@
 
 mod node;
 mod queue;
+mod suspend;
 mod word;
 
 pub use node::{Node, Waiter};
 pub use queue::{Claimed, Queue, WakeList};
+pub use suspend::{Kind, Record, Suspend, wait_in};
 pub use word::{Claim, Outcome, Reason, WaitWord};

@@ -1,0 +1,150 @@
+//! The waiting side, written once: steps 2 to 7 of the protocol.
+//!
+//! Owns: nothing. Thread: the waiter's.
+#![expect(
+    unsafe_code,
+    reason = "links the waiter's node into a primitive's queue"
+)]
+
+use core::ptr::NonNull;
+
+use crate::lock::{Guard, Lock};
+use crate::wait::{Node, Queue, Reason, Waiter};
+
+/// What a suspended party waits for, as its wait record tells it: for listings, dumps and the
+/// search for deadlocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// What kind of thing.
+    pub kind: Kind,
+    /// Which one: its address, as an identity that is never dereferenced.
+    pub object: usize,
+    /// The id of the coroutine that holds it, if that is known; 0 if not.
+    pub owner: u64,
+}
+
+/// The kinds of things that can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Nothing: it runs or is ready.
+    #[default]
+    Nothing = 0,
+    /// A bare `park`.
+    Park = 1,
+    /// A point in time.
+    Sleep = 2,
+    /// Another coroutine's end.
+    Join = 3,
+    /// A mutex.
+    Mutex = 4,
+    /// Something to receive from a channel.
+    Receive = 5,
+    /// Room in a channel, or a receiver for a value.
+    Send = 6,
+    /// A wait group's count to reach zero.
+    WaitGroup = 7,
+    /// A descriptor to become readable.
+    Readable = 8,
+    /// A descriptor to become writable.
+    Writable = 9,
+    /// A cancel token to fire.
+    Cancel = 10,
+}
+
+impl Kind {
+    /// The kind with this number, as [`Kind`] `as u8` gave it.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Self {
+        match number {
+            1 => Self::Park,
+            2 => Self::Sleep,
+            3 => Self::Join,
+            4 => Self::Mutex,
+            5 => Self::Receive,
+            6 => Self::Send,
+            7 => Self::WaitGroup,
+            8 => Self::Readable,
+            9 => Self::Writable,
+            10 => Self::Cancel,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// What a listing calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Park => "park",
+            Self::Sleep => "sleep",
+            Self::Join => "join",
+            Self::Mutex => "mutex",
+            Self::Receive => "receive",
+            Self::Send => "send",
+            Self::WaitGroup => "wait group",
+            Self::Readable => "readable",
+            Self::Writable => "writable",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// A party about to wait, with its deadline if it has one: the current coroutine or thread.
+///
+/// # Safety
+///
+/// - `party` returns a waiter and a node that stay in place as long as `self` is borrowed, that belong to whoever calls,
+///   and of which the node is unlinked and the waiter idle whenever the caller's own code runs.
+/// - `suspend` returns only after the waiter has been claimed and woken, with the reason of the claim.
+pub unsafe trait Suspend {
+    /// The waiter and its node.
+    fn party(&self) -> (NonNull<Waiter>, NonNull<Node>);
+
+    /// Why the party must not wait, if so: a cancel was requested before.
+    fn refused(&self) -> Option<Reason>;
+
+    /// Stops the party, whose waiter is armed, until it is made runnable.
+    fn suspend(&self, record: Record) -> Reason;
+}
+
+/// Waits in the queue that `queue` finds in the locked state; gives the lock back meanwhile.
+///
+/// `slot` is for the waker: where what is handed over lies or goes. The reason is
+/// [`Reason::Woken`] or [`Reason::Closed`] if a waker came first, and whatever it did under the lock stands.
+/// Otherwise nobody knows the waiter any more, and the slot was not touched.
+///
+/// # Safety
+///
+/// `queue` always finds the same queue, and `slot` is what the primitive's wakers expect, valid until this returns.
+#[inline]
+pub unsafe fn wait_in<T, S: Suspend>(
+    lock: &Lock<T>,
+    mut guard: Guard<'_, T>,
+    queue: impl Fn(&mut T) -> &mut Queue,
+    slot: *mut (),
+    party: &S,
+    record: Record,
+) -> Reason {
+    if let Some(reason) = party.refused() {
+        return reason;
+    }
+    let (waiter, node) = party.party();
+    // SAFETY: the party's own waiter, alive while `party` is borrowed.
+    unsafe { waiter.as_ref() }.word.arm();
+    // SAFETY: alive as the waiter is.
+    let links = unsafe { node.as_ref() };
+    // SAFETY: unlinked, and the caller is its waiter.
+    unsafe { links.prepare(waiter, slot) };
+    // SAFETY: prepared, armed; it leaves the queue before this function returns.
+    unsafe { queue(&mut guard).push_back(node) };
+    drop(guard);
+    let reason = party.suspend(record);
+    if matches!(reason, Reason::Timeout | Reason::Cancelled) {
+        let mut guard = lock.lock();
+        // SAFETY: alive; if it is linked then in this queue.
+        unsafe { queue(&mut guard).remove(node) };
+    }
+    reason
+}

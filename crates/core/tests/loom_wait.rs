@@ -138,7 +138,7 @@ fn party() -> Arc<Party> {
 
 fn check(f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(4));
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
     builder.max_branches = 50_000;
     builder.check(f);
 }

@@ -1,1 +1,3 @@
 //! Machine state of the sinew runtime.
+
+pub mod stack;

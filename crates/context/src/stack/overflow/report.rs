@@ -71,7 +71,7 @@ fn write_facts(slot: SlotRef, address: usize, stack_pointer: usize) {
         out,
         "  fault address {address:#x}, {} bytes into the guard of {guard_bytes}; stack pointer {stack_pointer:#x}; high water {} KiB",
         limit - address,
-        residency::high_water_bytes(slot).div_ceil(1024)
+        residency::high_water_bytes(slot) / 1024
     );
     let _ = writeln!(
         out,

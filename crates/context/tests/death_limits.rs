@@ -1,6 +1,11 @@
 //! What happens at the limits of the process: each test runs itself again as a child, so that only
 //! the child is starved.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests say what they skip and measure"
+)]
 #![allow(unsafe_code, reason = "sets resource limits")]
 
 use sinew_context::stack::{
@@ -76,7 +81,8 @@ fn the_mapping_limit_is_an_error_that_names_the_sysctl() {
     assert!(text.contains(&format!("{limit} mappings")), "{text}");
 }
 
-fn limit_resource(resource: libc::__rlimit_resource_t, bytes: u64) {
+/// Lowers the soft limit.
+fn limit_resource(resource: libc::__rlimit_resource_t, soft: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,

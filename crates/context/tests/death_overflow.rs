@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::{env, mem, ptr};
 
 const CHILD: &str = "SINEW_DEATH_CHILD";
@@ -142,6 +142,7 @@ fn recurse(depth: u64) -> u64 {
 }
 
 #[inline(never)]
+#[expect(clippy::large_stack_frames, reason = "the test is about large frames")]
 fn large_frame(depth: u64) -> u64 {
     let mut frame = [0_u8; 32 * 1024];
     black_box(&mut frame);
@@ -290,10 +291,8 @@ fn set_handler(signal: libc::c_int, handler: usize, flags: libc::c_int) {
     action.sa_sigaction = handler;
     action.sa_flags = flags;
     // SAFETY: the handlers of this file only write and exit.
-    assert_eq!(
-        unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) },
-        0
-    );
+    let status = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+    assert_eq!(status, 0);
 }
 
 fn say_and_exit(text: &str, code: libc::c_int) -> ! {
@@ -305,7 +304,9 @@ fn say_and_exit(text: &str, code: libc::c_int) -> ! {
 
 extern "C" fn with_info(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel's siginfo, handed on.
-    if unsafe { (*info).si_addr() }.addr() == 0x10 {
+    let info = unsafe { &*info };
+    // SAFETY: a fault carries its address.
+    if unsafe { info.si_addr() }.addr() == 0x10 {
         say_and_exit("previous handler saw 0x10", 41);
     }
     say_and_exit("previous handler saw another address", 42);
@@ -419,6 +420,115 @@ fn a_signal_that_was_sent_is_ignored_if_it_was() {
     }
     let output = run_child("a_signal_that_was_sent_is_ignored_if_it_was");
     assert_eq!(output.status.code(), Some(45), "{:?}", output.status);
+}
+
+static PAGE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// Opens the page that was closed, and spoils errno.
+extern "C" fn repair(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let page = PAGE.load(Ordering::Relaxed);
+    // SAFETY: the test's own page.
+    unsafe { libc::mprotect(page.cast(), 4096, libc::PROT_READ | libc::PROT_WRITE) };
+    set_errno(libc::EXDEV);
+}
+
+fn set_errno(value: i32) {
+    // SAFETY: libc returns a valid pointer to the calling thread's errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = value };
+}
+
+fn signal_mask() -> [u8; mem::size_of::<libc::sigset_t>()] {
+    let mut mask = [0; mem::size_of::<libc::sigset_t>()];
+    // SAFETY: `mask` is as large as a signal set.
+    let status =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr().cast()) };
+    assert_eq!(status, 0);
+    mask
+}
+
+/// A previous handler that repairs the fault (as garbage collectors and emulators do) goes on
+/// working, and the interrupted code notices nothing.
+#[test]
+fn a_fault_that_the_previous_handler_repairs_leaves_no_trace() {
+    if is_child() {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh mapping.
+        let page = unsafe { libc::mmap(ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0) };
+        PAGE.store(page.cast(), Ordering::Relaxed);
+        set_handler(
+            libc::SIGSEGV,
+            repair as *const () as usize,
+            libc::SA_SIGINFO,
+        );
+        overflow::install().unwrap();
+        let _alt_stack = AltStack::ensure().unwrap();
+        let stack = Stack::new(&StackConfig::default()).unwrap();
+        call_on_stack(&stack, || {
+            let mask = signal_mask();
+            for value in [7, 8] {
+                // SAFETY: the test's own page.
+                let status = unsafe { libc::mprotect(page, 4096, libc::PROT_NONE) };
+                assert_eq!(status, 0);
+                set_errno(libc::EDOM);
+                // SAFETY: the handler opens the page.
+                unsafe { page.cast::<u8>().write_volatile(value) };
+                assert_eq!(
+                    std::io::Error::last_os_error().raw_os_error(),
+                    Some(libc::EDOM)
+                );
+                // SAFETY: the page is open now.
+                assert_eq!(unsafe { page.cast::<u8>().read_volatile() }, value);
+                assert!(signal_mask() == mask);
+            }
+        });
+        say_and_exit("repaired", 46);
+    }
+    let output = run_child("a_fault_that_the_previous_handler_repairs_leaves_no_trace");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(46), "{text}");
+}
+
+global_asm!(
+    ".pushsection .text.death_unprobed_frame,\"ax\",@progbits",
+    ".globl death_unprobed_frame",
+    ".type death_unprobed_frame,@function",
+    "death_unprobed_frame:",
+    ".cfi_startproc",
+    "sub rsp, 1048584",
+    ".cfi_def_cfa_offset 1048592",
+    "mov qword ptr [rsp], 0",
+    "add rsp, 1048584",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_endproc",
+    ".size death_unprobed_frame, . - death_unprobed_frame",
+    ".popsection",
+);
+
+unsafe extern "C-unwind" {
+    /// What C compilers make of `alloca(1 << 20)`: no probes on the way down.
+    fn death_unprobed_frame();
+}
+
+// contract: C18
+#[test]
+fn an_unprobed_frame_of_1_mib_is_caught_by_a_guard_that_large() {
+    if is_child() {
+        overflow::install().unwrap();
+        let _alt_stack = AltStack::ensure().unwrap();
+        let stack = Stack::new(&StackConfig::new(32 * 1024, 1 << 20).unwrap()).unwrap();
+        // SAFETY: only touches the stack, which ends in the guard.
+        call_on_stack(&stack, || unsafe { death_unprobed_frame() });
+    }
+    let output = run_child("an_unprobed_frame_of_1_mib_is_caught_by_a_guard_that_large");
+    let needles = [
+        "overflowed its stack",
+        "into the guard of 1048576",
+        "death_unprobed_frame",
+    ];
+    assert_report(&output, &needles);
 }
 
 /// A thread that strays into a coroutine's guard has not overflowed that coroutine's stack.

@@ -3,6 +3,11 @@
 //! 100,000 by default, 1,000,000 with `SINEW_STRESS=full`; both far beyond what two mappings per
 //! stack would allow under the usual `vm.max_map_count` of 65,530.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests say what they skip and measure"
+)]
 #![allow(unsafe_code, reason = "touches raw stack memory")]
 #![allow(
     clippy::disallowed_methods,
@@ -30,12 +35,26 @@ fn available_bytes() -> usize {
 
 fn touch(stack: &Stack, value: usize) {
     // SAFETY: usable bytes of a stack of ours.
-    unsafe { stack.base().cast::<usize>().sub(1).write_volatile(value) };
+    unsafe {
+        stack
+            .base()
+            .as_ptr()
+            .cast::<usize>()
+            .wrapping_sub(1)
+            .write_volatile(value)
+    };
 }
 
 fn touched(stack: &Stack) -> usize {
     // SAFETY: usable bytes of a stack of ours.
-    unsafe { stack.base().cast::<usize>().sub(1).read_volatile() }
+    unsafe {
+        stack
+            .base()
+            .as_ptr()
+            .cast::<usize>()
+            .wrapping_sub(1)
+            .read_volatile()
+    }
 }
 
 /// Runs one step and prints what it takes for each stack.

@@ -18,7 +18,7 @@
 mod tests;
 
 use super::depot::{Class, Depot};
-use super::slab::{self, SlotRef};
+use super::slab::{self, SlotLayout, SlotRef};
 use super::{Stack, StackConfig, StackError};
 use std::ptr;
 use std::sync::Arc;
@@ -92,13 +92,15 @@ impl Counts {
 /// The warm stacks of one class, the warmest last.
 #[derive(Debug)]
 struct Shelf {
+    /// The class's, at hand.
+    layout: SlotLayout,
     class: &'static Class,
     warm: Vec<SlotRef>,
 }
 
 impl Shelf {
     fn bytes(&self) -> usize {
-        self.warm.len() * self.class.layout().stride_bytes
+        self.warm.len() * self.layout.stride_bytes
     }
 }
 
@@ -154,21 +156,29 @@ impl StackCache {
     /// # Errors
     ///
     /// `NoMemory` when the kernel refuses a new one; nothing changed.
+    #[inline]
     pub fn get(&mut self, config: &StackConfig) -> Result<Stack, StackError> {
+        if let Some(shelf) = self.shelves.first_mut()
+            && shelf.layout == config.layout()
+            && let Some(slot) = shelf.warm.pop()
+        {
+            self.hits += 1;
+            return Ok(self.hand_out(slot));
+        }
+        self.get_slow(config)
+    }
+
+    /// Another class than the last one's, or no warm stack.
+    #[cold]
+    fn get_slow(&mut self, config: &StackConfig) -> Result<Stack, StackError> {
         let shelf = self.shelf(config);
         if let Some(slot) = shelf.warm.pop() {
             self.hits += 1;
             return Ok(self.hand_out(slot));
         }
-        self.get_slow()
-    }
-
-    /// The first shelf is that of the class wanted, and is empty.
-    #[cold]
-    fn get_slow(&mut self) -> Result<Stack, StackError> {
         let shelf = &mut self.shelves[0];
         let class = shelf.class;
-        let stride_bytes = class.layout().stride_bytes;
+        let stride_bytes = shelf.layout.stride_bytes;
         let room = (self.limits.stacks_max - self.stacks)
             .min((self.limits.bytes_max - self.bytes) / stride_bytes);
         class.take_recycled(room.min(REFILL_STACKS), &mut shelf.warm);
@@ -192,6 +202,7 @@ impl StackCache {
     ///
     /// Clears its owner. Beyond a bound, the colder half of the largest class loses its memory and
     /// goes to the depot.
+    #[inline]
     pub fn put(&mut self, stack: Stack) {
         let slot = stack.into_slot();
         let class = slot.class();
@@ -200,12 +211,14 @@ impl StackCache {
             drop(Stack::from_slot(slot));
             return;
         }
-        let first = self
-            .shelves
-            .iter()
-            .position(|shelf| ptr::eq(shelf.class, class));
-        let shelf = self.bring_first(first, class);
-        shelf.warm.push(slot);
+        match self.shelves.first_mut() {
+            Some(shelf) if ptr::eq(shelf.class, class) => shelf.warm.push(slot),
+            _ => {
+                let mut shelves = self.shelves.iter();
+                let found = shelves.position(|shelf| ptr::eq(shelf.class, class));
+                self.bring_first(found, class).warm.push(slot);
+            }
+        }
         self.stacks += 1;
         self.bytes += slot.reserved_bytes();
         while self.stacks > self.limits.stacks_max || self.bytes > self.limits.bytes_max {
@@ -242,10 +255,7 @@ impl StackCache {
     /// Brings the shelf for this configuration to the front.
     fn shelf(&mut self, config: &StackConfig) -> &mut Shelf {
         let layout = config.layout();
-        let found = self
-            .shelves
-            .iter()
-            .position(|shelf| shelf.class.layout() == layout);
+        let found = self.shelves.iter().position(|shelf| shelf.layout == layout);
         let class = match found {
             Some(at) => self.shelves[at].class,
             None => self.depot.class(layout),
@@ -256,6 +266,7 @@ impl StackCache {
     fn bring_first(&mut self, found: Option<usize>, class: &'static Class) -> &mut Shelf {
         let at = found.unwrap_or_else(|| {
             self.shelves.push(Shelf {
+                layout: class.layout(),
                 class,
                 warm: Vec::new(),
             });
@@ -278,7 +289,7 @@ impl StackCache {
         shelf.class.give(cold);
         shelf.warm.drain(..count);
         self.stacks -= count;
-        self.bytes -= count * shelf.class.layout().stride_bytes;
+        self.bytes -= count * shelf.layout.stride_bytes;
         self.spilled += count as u64;
     }
 }

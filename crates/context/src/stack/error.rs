@@ -67,6 +67,24 @@ pub enum Limit {
     },
     /// The kernel accounts reservations in full, `vm.overcommit_memory` is 2.
     Overcommit,
+    /// All memory of the process is locked by `mlockall`, within `RLIMIT_MEMLOCK`.
+    Locked,
+}
+
+impl StackError {
+    /// A new writable mapping of `bytes` was refused with `errno`.
+    pub(super) fn of_mapping(bytes: usize, errno: i32) -> StackError {
+        let limit = match errno {
+            libc::EAGAIN => Limit::Locked,
+            _ => Limit::of_mapping(bytes),
+        };
+        StackError::NoMemory {
+            call: "mmap",
+            bytes,
+            errno,
+            limit,
+        }
+    }
 }
 
 impl Limit {
@@ -189,6 +207,9 @@ impl fmt::Display for Limit {
             Limit::Data { value } => write!(
                 f,
                 "the process may map {value} writable bytes: raise RLIMIT_DATA (ulimit -d) or ask for smaller stacks"
+            ),
+            Limit::Locked => f.write_str(
+                "mlockall locks every new mapping: raise RLIMIT_MEMLOCK (ulimit -l), or lock without MCL_FUTURE",
             ),
             Limit::Overcommit => f.write_str(
                 "reservations are accounted in full: set the sysctl vm.overcommit_memory to 0 or 1, or ask for smaller stacks",

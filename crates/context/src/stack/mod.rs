@@ -208,12 +208,14 @@ impl Stack {
 
     /// One past the highest usable address, a multiple of 64: where the first frame is put.
     #[must_use]
+    #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.slot.base()
     }
 
     /// The lowest usable address.
     #[must_use]
+    #[inline]
     pub fn limit(&self) -> NonNull<u8> {
         self.slot.limit()
     }
@@ -270,11 +272,13 @@ impl Stack {
     /// Until [`clear_owner`](Stack::clear_owner), or until the stack is put into a cache or
     /// dropped, `describe(owner, …)` may be called at any instant, in a signal handler; it must be
     /// sound and async-signal-safe throughout.
+    #[inline]
     pub unsafe fn set_owner(&self, owner: *const (), describe: DescribeFn) {
         self.write_owner(owner.cast_mut(), describe as *mut ());
     }
 
     /// Forgets the owner: an overflow is then reported of "a coroutine".
+    #[inline]
     pub fn clear_owner(&self) {
         // ORDERING: release, pairs with the acquire in `owner_of`: what the owner's thread did
         // before is not seen later than this.

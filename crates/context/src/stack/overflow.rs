@@ -111,10 +111,11 @@ fn change_action(
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let errno = super::errno();
     // SAFETY: the kernel passes a valid siginfo to a SA_SIGINFO handler.
-    let sent = unsafe { (*info).si_code } <= 0;
+    let details = unsafe { &*info };
+    let sent = details.si_code <= 0;
     if !sent {
-        // SAFETY: as above; a fault carries its address.
-        let address = unsafe { (*info).si_addr() }.addr();
+        // SAFETY: a fault carries its address.
+        let address = unsafe { details.si_addr() }.addr();
         // SAFETY: the kernel passes a valid context to a SA_SIGINFO handler.
         let stack_pointer = unsafe { stack_pointer(context.cast()) };
         if let Some(slot) = overflowed(address, stack_pointer) {

@@ -28,7 +28,7 @@
 mod tests;
 
 use super::depot::Class;
-use super::error::{Limit, StackError};
+use super::error::StackError;
 use super::{StackHeader, page_bytes};
 use std::fmt;
 use std::ops::Range;
@@ -99,12 +99,7 @@ impl Slab {
     pub(super) fn map(class: &'static Class, slots: usize) -> Result<&'static Slab, StackError> {
         let layout = class.layout();
         let bytes = layout.stride_bytes * slots;
-        let start = map_pages(bytes).map_err(|errno| StackError::NoMemory {
-            call: "mmap",
-            bytes,
-            errno,
-            limit: Limit::of_mapping(bytes),
-        })?;
+        let start = map_pages(bytes).map_err(|errno| StackError::of_mapping(bytes, errno))?;
         // A huge page would make all of its slots resident at the first touch of one. Kernels
         // without huge pages refuse the advice; nothing depends on the answer.
         // SAFETY: the range was mapped just now and holds nothing.
@@ -200,6 +195,7 @@ impl SlotRef {
 
     /// The lowest usable address.
     #[must_use]
+    #[inline]
     pub fn limit(self) -> NonNull<u8> {
         // SAFETY: the guard is smaller than the stride.
         unsafe { self.start().add(self.slab.layout.guard_bytes) }
@@ -207,6 +203,7 @@ impl SlotRef {
 
     /// One past the highest usable address; a multiple of 64. The stack grows down from here.
     #[must_use]
+    #[inline]
     pub fn base(self) -> NonNull<u8> {
         let above = LINE_BYTES * (1 + self.index % COLOURS);
         // SAFETY: header and colour fit into one page, which a layout adds to the usable size.

@@ -18,17 +18,14 @@ fn the_warmest_stack_comes_first() {
     let [a, b] = [cache.get(&config).unwrap(), cache.get(&config).unwrap()];
     let bases = [a.base(), b.base()];
     // SAFETY: usable bytes of a stack of ours.
-    unsafe { b.base().sub(1).write(7) };
+    unsafe { b.base().as_ptr().wrapping_sub(1).write(7) };
     cache.put(a);
     cache.put(b);
     let again = cache.get(&config).unwrap();
     assert_eq!(again.base(), bases[1]);
     // SAFETY: as above; written before.
-    assert_eq!(
-        unsafe { again.base().sub(1).read() },
-        7,
-        "a warm stack keeps its memory"
-    );
+    let kept = unsafe { again.base().as_ptr().wrapping_sub(1).read() };
+    assert_eq!(kept, 7, "a warm stack keeps its memory");
     assert_eq!(cache.get(&config).unwrap().base(), bases[0]);
     let stats = cache.stats();
     assert_eq!(
@@ -45,7 +42,7 @@ fn the_colder_half_is_spilled_without_memory() {
     let bases: Vec<_> = stacks.iter().map(Stack::base).collect();
     for stack in stacks {
         // SAFETY: usable bytes of a stack of ours.
-        unsafe { stack.base().sub(1).write(7) };
+        unsafe { stack.base().as_ptr().wrapping_sub(1).write(7) };
         cache.put(stack);
     }
     assert_eq!((cache.stats().stacks, cache.stats().spilled), (4, 5));
@@ -58,11 +55,8 @@ fn the_colder_half_is_spilled_without_memory() {
             bases[5..].contains(&stack.base())
         );
         // SAFETY: as above; fresh memory is zero.
-        assert_eq!(
-            unsafe { stack.base().sub(1).read() } == 7,
-            warm,
-            "stack {n}"
-        );
+        let kept = unsafe { stack.base().as_ptr().wrapping_sub(1).read() };
+        assert_eq!(kept == 7, warm, "stack {n}");
     }
 }
 

@@ -54,14 +54,22 @@ fn agrees_with_the_model(kind: Option<GuardKind>, seed: u64, steps: usize) {
                 assert!(super::super::owner_of(stack.slot).is_none(), "an old owner");
                 seen.insert(start_of(&stack));
                 // SAFETY: usable bytes of a stack of ours.
-                unsafe { stack.base().cast::<usize>().sub(1).write(step) };
+                unsafe {
+                    stack
+                        .base()
+                        .as_ptr()
+                        .cast::<usize>()
+                        .wrapping_sub(1)
+                        .write(step)
+                };
                 live.push((stack, step));
             }
             _ if live.is_empty() => {}
             roll => {
                 let (stack, mark) = live.swap_remove(random.below(live.len()));
                 // SAFETY: as above.
-                assert_eq!(unsafe { stack.base().cast::<usize>().sub(1).read() }, mark);
+                let found = unsafe { stack.base().as_ptr().cast::<usize>().wrapping_sub(1).read() };
+                assert_eq!(found, mark);
                 // SAFETY: never described: no fault happens.
                 unsafe { stack.set_owner(std::ptr::dangling(), |_, _| {}) };
                 if roll < 60 {
@@ -186,7 +194,7 @@ fn threads_that_exchange_stacks_lose_none() {
                 for n in 0..5000 {
                     let stack = cache.get(&config).unwrap();
                     // SAFETY: usable bytes of a stack of ours.
-                    unsafe { stack.base().sub(1).write(1) };
+                    unsafe { stack.base().as_ptr().wrapping_sub(1).write(1) };
                     if n % 3 == 0 {
                         give.send(stack).unwrap()
                     } else {

@@ -10,7 +10,10 @@
 
 #![expect(unsafe_code, reason = "sigaltstack, mapping calls")]
 
-use crate::stack::error::{Limit, StackError};
+#[cfg(test)]
+mod tests;
+
+use crate::stack::error::StackError;
 use crate::stack::guard::{self, GuardKind};
 use crate::stack::{errno, page_bytes, slab};
 use std::marker::PhantomData;
@@ -67,12 +70,7 @@ impl AltStack {
         let guard_bytes = page_bytes();
         let room = (ROOM_BYTES + frame_bytes).next_multiple_of(guard_bytes);
         let bytes = guard_bytes + room;
-        let start = slab::map_pages(bytes).map_err(|errno| StackError::NoMemory {
-            call: "mmap",
-            bytes,
-            errno,
-            limit: Limit::of_mapping(bytes),
-        })?;
+        let start = slab::map_pages(bytes).map_err(|errno| StackError::of_mapping(bytes, errno))?;
         let own = Own {
             start,
             bytes,

@@ -83,12 +83,17 @@ fn the_mapping_limit_is_an_error_that_names_the_sysctl() {
 
 /// Lowers the soft limit.
 fn limit_resource(resource: libc::__rlimit_resource_t, soft: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: libc::RLIM_INFINITY,
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
     };
+    // SAFETY: `limit` is a live, writable rlimit.
+    let status = unsafe { libc::getrlimit(resource, &raw mut limit) };
+    assert_eq!(status, 0);
+    limit.rlim_cur = soft;
     // SAFETY: `limit` is a live rlimit.
-    assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
+    let status = unsafe { libc::setrlimit(resource, &raw const limit) };
+    assert_eq!(status, 0);
 }
 
 #[test]

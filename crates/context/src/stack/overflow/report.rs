@@ -7,7 +7,7 @@
 //!    the loader's lock, or fault on a frame without unwind information.
 //! 3. The same by name. This allocates and reads files.
 //!
-//! Steps 2 and 3 run under an alarm and with `SIGSEGV` and `SIGBUS` let through: whichever strikes
+//! Steps 2 and 3 run under an alarm; a fault of this thread in any step is caught. Whichever strikes
 //! ends the process with `SIGABRT`, and what was written so far stands.
 
 #![expect(unsafe_code, reason = "the unwinder's interface, signals")]
@@ -21,33 +21,48 @@ use crate::stack::{owner_of, residency};
 use fold::{Fold, FrameText};
 use std::fmt::Write as _;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 use writer::Stderr;
 
 /// Time for the backtrace.
-const BACKTRACE_SECONDS: libc::c_uint = 3;
+const BACKTRACE_SECONDS: u32 = 3;
 /// More frames than this are not named: it would take longer than that.
 const NAMED_FRAMES_MAX: usize = 20_000;
 
+/// The thread that writes the report; zero until there is one.
+static REPORTER: AtomicI32 = AtomicI32::new(0);
+
 /// Writes the report of an overflow of `slot` and ends the process.
 pub(super) fn report_and_abort(slot: SlotRef, address: usize, stack_pointer: usize) -> ! {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
     // ORDERING: relaxed; only one thread may win, nothing else is shared.
-    if BEGUN.swap(true, Ordering::Relaxed) {
-        loop {
-            // SAFETY: no preconditions.
-            unsafe { libc::pause() };
-        }
+    let won = REPORTER.compare_exchange(0, thread_id(), Ordering::Relaxed, Ordering::Relaxed);
+    if won.is_err() {
+        wait_for_the_end();
     }
     let mut all = set_of(&[]);
     // SAFETY: `all` is a valid set.
     unsafe { libc::sigfillset(&raw mut all) };
     change_mask(libc::SIG_BLOCK, &all);
+    catch_trouble();
     write_facts(slot, address, stack_pointer);
-    guard_against_trouble();
+    start_alarm();
     let frames = write_addresses(slot);
     write_names(frames);
     abort();
+}
+
+fn thread_id() -> libc::pid_t {
+    // SAFETY: no preconditions.
+    unsafe { libc::gettid() }
+}
+
+/// For a thread that faults while another one writes: the process ends soon.
+fn wait_for_the_end() -> ! {
+    loop {
+        // SAFETY: no preconditions.
+        unsafe { libc::pause() };
+    }
 }
 
 fn write_facts(slot: SlotRef, address: usize, stack_pointer: usize) {
@@ -80,28 +95,64 @@ fn write_facts(slot: SlotRef, address: usize, stack_pointer: usize) {
     out.flush();
 }
 
-/// From here on a fault, or three seconds, end the process with `SIGABRT`.
-fn guard_against_trouble() {
-    let signals = [libc::SIGALRM, libc::SIGSEGV, libc::SIGBUS];
+const TROUBLE: [libc::c_int; 3] = [libc::SIGALRM, libc::SIGSEGV, libc::SIGBUS];
+
+/// From here on a fault of this thread ends the process with `SIGABRT`.
+fn catch_trouble() {
     let mut action = default_action();
     action.sa_sigaction = give_up as *const () as usize;
     action.sa_flags = libc::SA_ONSTACK;
-    for signal in signals {
+    for signal in TROUBLE {
         let _ = change_action(signal, Some(&action));
     }
-    change_mask(libc::SIG_UNBLOCK, &set_of(&signals));
-    // SAFETY: no preconditions.
-    unsafe { libc::alarm(BACKTRACE_SECONDS) };
+    change_mask(libc::SIG_UNBLOCK, &set_of(&TROUBLE));
+}
+
+/// From here on the process ends with `SIGABRT` after `BACKTRACE_SECONDS`.
+///
+/// The alarm is a timer of this thread: an ordinary one could strike a thread that runs a coroutine
+/// and has no room left for the handler. The system calls are made directly, because some C
+/// libraries allocate in `timer_create`.
+fn start_alarm() {
+    // SAFETY: all-zero is a valid sigevent.
+    let mut event: libc::sigevent = unsafe { mem::zeroed() };
+    event.sigev_signo = libc::SIGALRM;
+    event.sigev_notify = libc::SIGEV_THREAD_ID;
+    event.sigev_notify_thread_id = thread_id();
+    let mut timer: libc::c_int = 0;
+    // SAFETY: both pointers are live; the kernel's timers are named by an int.
+    let made = unsafe {
+        libc::syscall(
+            libc::SYS_timer_create,
+            libc::CLOCK_MONOTONIC,
+            &raw mut event,
+            &raw mut timer,
+        )
+    };
+    // SAFETY: all-zero is a valid itimerspec: no repetition.
+    let mut time: libc::itimerspec = unsafe { mem::zeroed() };
+    time.it_value.tv_sec = libc::time_t::from(BACKTRACE_SECONDS);
+    let none = ptr::null_mut::<libc::itimerspec>();
+    // SAFETY: `time` is live; the kernel checks the timer's number.
+    let set = unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const time, none) };
+    if made != 0 || set != 0 {
+        // SAFETY: no preconditions.
+        unsafe { libc::alarm(BACKTRACE_SECONDS) };
+    }
 }
 
 extern "C" fn give_up(signal: libc::c_int) {
+    // ORDERING: relaxed; a thread compares with its own number.
+    if signal != libc::SIGALRM && REPORTER.load(Ordering::Relaxed) != thread_id() {
+        wait_for_the_end();
+    }
     let mut out = Stderr::new();
     let why = if signal == libc::SIGALRM {
         "took too long"
     } else {
         "faulted"
     };
-    let _ = writeln!(out, "\n  (the backtrace {why}; it ends here)");
+    let _ = writeln!(out, "\n  (the report {why}; it ends here)");
     out.flush();
     abort();
 }

@@ -236,6 +236,24 @@ fn an_owner_that_was_cleared_is_not_described() {
     );
 }
 
+/// Naming half a million frames would outlast the alarm; their addresses are still folded.
+#[test]
+fn a_very_deep_recursion_is_reported_without_names() {
+    if is_child() {
+        overflow::install().unwrap();
+        let _alt_stack = AltStack::ensure().unwrap();
+        let stack = Stack::new(&StackConfig::new(16 << 20, 0).unwrap()).unwrap();
+        call_on_stack(&stack, || _ = black_box(recurse(0)));
+    }
+    let output = run_child("a_very_deep_recursion_is_reported_without_names");
+    let needles = [
+        "overflowed its stack",
+        "more frames of the same",
+        "are too many",
+    ];
+    assert_report(&output, &needles);
+}
+
 /// A report that faults itself still ends the process by `SIGABRT`.
 #[test]
 fn a_describe_function_that_faults_does_not_change_the_signal() {

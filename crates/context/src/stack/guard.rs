@@ -115,13 +115,13 @@ fn marks_hold() -> bool {
 /// The size of the kernel's signal set, which differs from libc's.
 const KERNEL_SIGSET_BYTES: usize = 8;
 
-/// Has the kernel read from the page: blocks the signals of an empty set, which changes nothing.
+/// Has the kernel read from the page: blocks the signals of the set there. That changes nothing,
+/// for the page holds zeroes, or the thread's own mask.
 ///
 /// This call and the next need no descriptor, unlike a pipe, so that a process that has run out of
-/// them proves its guards all the same. The set read here stays zero: the write goes elsewhere.
+/// them proves its guards all the same.
 fn kernel_reads(page: NonNull<u8>) -> Result<(), i32> {
-    let set = page.as_ptr().wrapping_add(64);
-    rt_sigprocmask(set, ptr::null_mut())
+    rt_sigprocmask(page.as_ptr(), ptr::null_mut())
 }
 
 /// Has the kernel write to the page: fetches the signal mask.

@@ -43,21 +43,43 @@ fn batches(slot: SlotRef) -> impl Iterator<Item = (usize, usize)> {
         .map(move |start| (start, BATCH_PAGES.min((end - start) / page)))
 }
 
+/// Bytes of the slot's resident pages, the guard left out; zero for pages that the kernel does not
+/// tell about.
+pub(super) fn resident_bytes(slot: SlotRef) -> usize {
+    let pages: usize = batches(slot)
+        .filter_map(|(start, pages)| {
+            let answers = ask(slot, start, pages)?;
+            Some(
+                answers[..pages]
+                    .iter()
+                    .filter(|answer| **answer & 1 == 1)
+                    .count(),
+            )
+        })
+        .sum();
+    pages * page_bytes()
+}
+
+/// Which of a batch's pages are resident: the low bit of each answer.
+fn ask(slot: SlotRef, start: usize, pages: usize) -> Option<[u8; BATCH_PAGES]> {
+    let mut answers = [0; BATCH_PAGES];
+    let limit = slot.limit();
+    let place = limit.as_ptr().wrapping_add(start - limit.addr().get());
+    let bytes = pages * page_bytes();
+    // SAFETY: the pages lie in the slot, and `answers` has a byte for each.
+    let status = unsafe { libc::mincore(place.cast(), bytes, answers.as_mut_ptr()) };
+    (status == 0).then_some(answers)
+}
+
 /// The lowest resident page.
 fn lowest_by_mincore(slot: SlotRef) -> Option<usize> {
-    let page = page_bytes();
-    let limit = slot.limit();
     for (start, pages) in batches(slot) {
-        let mut answers = [0; BATCH_PAGES];
-        let offset = start - limit.addr().get();
-        let place = limit.as_ptr().wrapping_add(offset).cast();
-        // SAFETY: the pages lie in the slot, and `answers` has a byte for each.
-        let status = unsafe { libc::mincore(place, pages * page, answers.as_mut_ptr()) };
-        if status != 0 {
+        // I1: what the kernel does not tell counts as touched.
+        let Some(answers) = ask(slot, start, pages) else {
             return Some(start);
-        }
+        };
         if let Some(first) = answers[..pages].iter().position(|answer| answer & 1 == 1) {
-            return Some(start + first * page);
+            return Some(start + first * page_bytes());
         }
     }
     None

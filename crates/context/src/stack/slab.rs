@@ -29,7 +29,7 @@ mod tests;
 
 use super::depot::Class;
 use super::error::StackError;
-use super::{StackHeader, page_bytes};
+use super::{StackHeader, residency};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -137,11 +137,6 @@ impl Slab {
         self.slots
     }
 
-    /// The size of the mapping.
-    pub(super) fn bytes(&self) -> usize {
-        self.slots * self.layout.stride_bytes
-    }
-
     /// The slot of this index.
     pub(super) fn slot(&'static self, index: usize) -> SlotRef {
         assert!(
@@ -152,29 +147,11 @@ impl Slab {
         SlotRef { slab: self, index }
     }
 
-    /// Bytes of the slab's stacks that are resident, guards left out. Takes a page of answers at a
-    /// time from the kernel.
-    pub(super) fn resident_bytes(&self) -> usize {
-        let page = page_bytes();
-        let stride_pages = self.layout.stride_bytes / page;
-        let guard_pages = self.layout.guard_bytes / page;
-        let pages = self.bytes() / page;
-        let mut answers = vec![0; 64 * 1024];
-        let mut resident = 0;
-        for first in (0..pages).step_by(answers.len()) {
-            let count = answers.len().min(pages - first);
-            let start = self.start.as_ptr().wrapping_add(first * page);
-            // SAFETY: the range lies in the slab's mapping, `answers` has a byte for each page.
-            let status = unsafe { libc::mincore(start.cast(), count * page, answers.as_mut_ptr()) };
-            if status != 0 {
-                continue;
-            }
-            resident += (first..first + count)
-                .zip(&answers)
-                .filter(|(at, answer)| at % stride_pages >= guard_pages && **answer & 1 == 1)
-                .count();
-        }
-        resident * page
+    /// Bytes of the slab's stacks that are resident, guards left out.
+    pub(super) fn resident_bytes(&'static self) -> usize {
+        (0..self.slots)
+            .map(|index| residency::resident_bytes(self.slot(index)))
+            .sum()
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::stack::page_bytes;
 use crate::stack::{Stack, StackConfig};
 
 #[test]

@@ -102,10 +102,11 @@ pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The root of the repository.
+/// The root of the repository: above the manifest that cargo runs, or the one this was built from.
 pub(crate) fn root() -> PathBuf {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map_or(here.clone(), PathBuf::from)
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    here.parent().map_or_else(|| here.clone(), PathBuf::from)
 }
 
 /// The files of the repository that match one of the patterns: those committed, and new ones that are

@@ -11,4 +11,5 @@ extern crate std;
 mod facade;
 pub mod inbox;
 pub mod lock;
+pub mod timer;
 pub mod wait;

@@ -586,6 +586,29 @@ fn a_stray_access_to_a_guard_is_not_called_an_overflow() {
     assert_bare_segv("a_stray_access_to_a_guard_is_not_called_an_overflow");
 }
 
+/// A coroutine that runs off the upper end of its stack meets its neighbour's guard; the neighbour
+/// has not overflowed.
+#[test]
+fn a_stray_access_from_the_neighbouring_stack_is_not_called_an_overflow() {
+    if is_child() {
+        overflow::install().unwrap();
+        let _alt_stack = AltStack::ensure().unwrap();
+        let config = StackConfig::default();
+        let [lower, upper] = [(); 2].map(|()| Stack::new(&config).unwrap());
+        assert_eq!(
+            lower.guard().start + config.reserved_bytes(),
+            upper.guard().start
+        );
+        let owner: u64 = 7;
+        // SAFETY: `owner` outlives the stack's use; `describe` only formats.
+        unsafe { lower.set_owner((&raw const owner).cast(), describe) };
+        let place = upper.limit().as_ptr().wrapping_sub(1);
+        // SAFETY: not sound; the test wants the fault.
+        call_on_stack(&lower, || unsafe { place.write_volatile(1) });
+    }
+    assert_bare_segv("a_stray_access_from_the_neighbouring_stack_is_not_called_an_overflow");
+}
+
 #[test]
 fn the_overflow_of_a_thread_is_still_reported_by_std() {
     if is_child() {

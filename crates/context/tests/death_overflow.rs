@@ -54,6 +54,10 @@ fn assert_report(output: &Output, needles: &[&str]) -> String {
         assert!(text.contains(needle), "no {needle:?} in:\n{text}");
     }
     assert!(!text.contains("(the report "), "{text}");
+    assert!(
+        !text.contains("write_names"),
+        "frames of the handler:\n{text}"
+    );
     text
 }
 
@@ -180,7 +184,7 @@ fn recursion_is_reported() {
         overflow_by(|| _ = black_box(recurse(0)));
     }
     let text = assert_report(&run_child("recursion_is_reported"), &FACTS);
-    assert!(text.contains("death_overflow::recurse"), "{text}");
+    assert!(text.contains("recurse\n"), "{text}");
     assert!(text.lines().count() < 120, "not folded:\n{text}");
 }
 
@@ -192,7 +196,7 @@ fn a_frame_of_32_kib_is_reported() {
     }
     let output = run_child("a_frame_of_32_kib_is_reported");
     let text = assert_report(&output, &FACTS[..7]);
-    assert!(text.contains("death_overflow::large_frame"), "{text}");
+    assert!(text.contains("large_frame\n"), "{text}");
 }
 
 // contract: C18
@@ -204,7 +208,7 @@ fn recursion_through_a_c_callback_is_reported() {
     let output = run_child("recursion_through_a_c_callback_is_reported");
     let text = assert_report(&output, &FACTS[..7]);
     assert!(text.contains("more frames of the same cycle"), "{text}");
-    assert!(text.contains("death_overflow::compare"), "{text}");
+    assert!(text.contains("compare\n"), "{text}");
 }
 
 // contract: C18

@@ -103,6 +103,14 @@ pub(super) struct FrameText {
     leading: bool,
 }
 
+/// By what the first frames are known, with full names and with line tables only.
+const OURS: [&str; 4] = [
+    "sinew_context::stack::overflow",
+    "src/stack/overflow",
+    "std::backtrace",
+    "std/src/backtrace",
+];
+
 /// Where in a line the writer is.
 #[derive(PartialEq)]
 enum Line {
@@ -171,11 +179,7 @@ impl FrameText {
             return;
         }
         let text = std::str::from_utf8(text).unwrap_or(" (not text)");
-        let name = text.lines().next().unwrap_or("");
-        self.leading = self.leading
-            && ["sinew_context::stack::overflow", "std::backtrace"]
-                .iter()
-                .any(|ours| name.contains(ours));
+        self.leading = self.leading && OURS.iter().any(|ours| text.contains(ours));
         if self.leading {
             return;
         }

@@ -54,6 +54,10 @@ fn assert_report(output: &Output, needles: &[&str]) -> String {
         assert!(text.contains(needle), "no {needle:?} in:\n{text}");
     }
     assert!(!text.contains("(the report "), "{text}");
+    assert!(
+        !text.contains("write_names"),
+        "frames of the handler:\n{text}"
+    );
     text
 }
 
@@ -180,7 +184,7 @@ fn recursion_is_reported() {
         overflow_by(|| _ = black_box(recurse(0)));
     }
     let text = assert_report(&run_child("recursion_is_reported"), &FACTS);
-    assert!(text.contains("death_overflow::recurse"), "{text}");
+    assert!(text.contains("recurse\n"), "{text}");
     assert!(text.lines().count() < 120, "not folded:\n{text}");
 }
 
@@ -192,7 +196,7 @@ fn a_frame_of_32_kib_is_reported() {
     }
     let output = run_child("a_frame_of_32_kib_is_reported");
     let text = assert_report(&output, &FACTS[..7]);
-    assert!(text.contains("death_overflow::large_frame"), "{text}");
+    assert!(text.contains("large_frame\n"), "{text}");
 }
 
 // contract: C18
@@ -204,7 +208,7 @@ fn recursion_through_a_c_callback_is_reported() {
     let output = run_child("recursion_through_a_c_callback_is_reported");
     let text = assert_report(&output, &FACTS[..7]);
     assert!(text.contains("more frames of the same cycle"), "{text}");
-    assert!(text.contains("death_overflow::compare"), "{text}");
+    assert!(text.contains("compare\n"), "{text}");
 }
 
 // contract: C18
@@ -584,6 +588,29 @@ fn a_stray_access_to_a_guard_is_not_called_an_overflow() {
         unsafe { place.write_volatile(1) };
     }
     assert_bare_segv("a_stray_access_to_a_guard_is_not_called_an_overflow");
+}
+
+/// A coroutine that runs off the upper end of its stack meets its neighbour's guard; the neighbour
+/// has not overflowed.
+#[test]
+fn a_stray_access_from_the_neighbouring_stack_is_not_called_an_overflow() {
+    if is_child() {
+        overflow::install().unwrap();
+        let _alt_stack = AltStack::ensure().unwrap();
+        let config = StackConfig::default();
+        let [lower, upper] = [(); 2].map(|()| Stack::new(&config).unwrap());
+        assert_eq!(
+            lower.guard().start + config.reserved_bytes(),
+            upper.guard().start
+        );
+        let owner: u64 = 7;
+        // SAFETY: `owner` outlives the stack's use; `describe` only formats.
+        unsafe { lower.set_owner((&raw const owner).cast(), describe) };
+        let place = upper.limit().as_ptr().wrapping_sub(1);
+        // SAFETY: not sound; the test wants the fault.
+        call_on_stack(&lower, || unsafe { place.write_volatile(1) });
+    }
+    assert_bare_segv("a_stray_access_from_the_neighbouring_stack_is_not_called_an_overflow");
 }
 
 #[test]

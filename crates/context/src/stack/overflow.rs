@@ -5,8 +5,8 @@
 //! on has no room left.
 //!
 //! A fault is an overflow when its address lies in the guard of a slot and the stack pointer lies
-//! in that slot, or up to 1 MiB below (a large frame, set up before its first access). Every other
-//! fault, and a signal sent by `kill`, goes to the handler that was there before: std's, which
+//! in that slot, or up to 1 MiB below it where no other coroutine runs (a frame larger than the guard,
+//! set up before its first access). Every other fault, and a signal sent by `kill`, goes to the handler that was there before: std's, which
 //! reports overflows of threads, a crash reporter's, or the default.
 //!
 //! Invariants:
@@ -26,6 +26,7 @@ mod report;
 pub use alt_stack::AltStack;
 
 use super::error::StackError;
+use super::owner_of;
 use super::slab::{SlotRef, lookup};
 use std::mem::{self, MaybeUninit};
 use std::ptr;
@@ -132,9 +133,17 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 /// The slot that a fault at `address` overflowed, if it is an overflow.
 fn overflowed(address: usize, stack_pointer: usize) -> Option<SlotRef> {
     let slot = lookup(address)?;
+    if !slot.guard().contains(&address) {
+        return None;
+    }
     let span = slot.span();
-    let near = span.start.saturating_sub(OVERSHOOT_BYTES)..span.end;
-    (slot.guard().contains(&address) && near.contains(&stack_pointer)).then_some(slot)
+    if span.contains(&stack_pointer) {
+        return Some(slot);
+    }
+    let below = span.start.saturating_sub(OVERSHOOT_BYTES)..span.start;
+    // Below there may be another stack. If somebody runs there, it is he who strayed upwards.
+    let is_free = || lookup(stack_pointer).is_none_or(|other| owner_of(other).is_none());
+    (below.contains(&stack_pointer) && is_free()).then_some(slot)
 }
 
 /// The interrupted code's stack pointer.

@@ -49,14 +49,15 @@ fn zero_is_the_default_and_reserves_256_kib() {
 fn rounding_never_takes_away_and_makes_few_classes() {
     let mut layouts = std::collections::BTreeSet::new();
     for size in (SIZE_BYTES_MIN..64 << 20).step_by(4093) {
-        let config = StackConfig::new(size, 1 + size % 8192).unwrap();
+        let config = StackConfig::new(size, 1 + size % 16_384).unwrap();
         let usable = config.reserved_bytes() - config.guard_bytes() - page_bytes();
         assert!(usable >= size, "{size}: {config:?}");
-        assert!(config.guard_bytes() > size % 8192);
-        assert!(config.reserved_bytes() <= (size + 16384 + 4096).div_ceil(4) * 5 + 4096);
+        assert!(config.guard_bytes() > size % 16_384);
+        assert!(config.guard_bytes().is_power_of_two());
+        assert!(config.reserved_bytes() <= (size + 16_384 + 8192).div_ceil(4) * 5 + 4096);
         layouts.insert((config.reserved_bytes(), config.guard_bytes()));
     }
-    assert!(layouts.len() < 120, "{}", layouts.len());
+    assert!(layouts.len() < 160, "{}", layouts.len());
     for extreme in [
         (SIZE_BYTES_MAX, GUARD_BYTES_MAX),
         (SIZE_BYTES_MIN, GUARD_BYTES_MAX),
@@ -116,6 +117,52 @@ fn owners_last_until_cleared_and_survive_cleaning() {
         None,
         "a cached stack has no owner"
     );
+}
+
+/// A size of its own for each test that watches a certain slot: no other test takes it.
+fn config_of_one_test(size_bytes: usize) -> StackConfig {
+    StackConfig::new(size_bytes, 2 * page_bytes()).unwrap()
+}
+
+#[test]
+fn a_dropped_stack_gives_its_memory_back() {
+    let stack = Stack::new(&config_of_one_test(5 << 20)).unwrap();
+    let slot = stack.slot;
+    for place in [
+        stack.limit().as_ptr(),
+        stack.base().as_ptr().wrapping_sub(1),
+    ] {
+        // SAFETY: usable bytes of a stack of ours.
+        unsafe { place.write_volatile(1) };
+    }
+    assert_eq!(residency::resident_bytes(slot), 2 * page_bytes());
+    drop(stack);
+    assert_eq!(residency::resident_bytes(slot), 0);
+}
+
+/// Locked memory cannot be discarded, so the owner must be cleared by hand.
+#[test]
+fn a_dropped_stack_in_locked_memory_has_no_owner() {
+    let config = config_of_one_test(6 << 20);
+    let stack = Stack::new(&config).unwrap();
+    let slot = stack.slot;
+    let page = stack
+        .base()
+        .as_ptr()
+        .map_addr(|addr| addr / page_bytes() * page_bytes());
+    // SAFETY: a page of ours.
+    if unsafe { libc::mlock(page.cast(), page_bytes()) } != 0 {
+        println!("skipped: mlock is not permitted");
+        return;
+    }
+    // SAFETY: `say_owner` does not look behind the pointer.
+    unsafe { stack.set_owner(ptr::without_provenance(42), say_owner) };
+    drop(stack);
+    let again = Stack::new(&config).unwrap();
+    assert_eq!(again.slot, slot);
+    assert_eq!(owner_text(&again), None);
+    // SAFETY: as above.
+    unsafe { libc::munlock(page.cast(), page_bytes()) };
 }
 
 #[test]

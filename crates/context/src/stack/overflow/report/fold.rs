@@ -23,8 +23,6 @@ pub(super) struct Fold {
     frames: usize,
     /// The length of the cycle being folded; zero if none is.
     cycle: usize,
-    /// Where the latest cycle was searched from: frames before belong to an earlier one.
-    since: usize,
     /// Frames counted but not written.
     folded: usize,
     written: usize,
@@ -36,7 +34,6 @@ impl Fold {
             keys: [0; HISTORY],
             frames: 0,
             cycle: 0,
-            since: 0,
             folded: 0,
             written: 0,
         }
@@ -53,7 +50,6 @@ impl Fold {
         let repeats = self.cycle != 0 && self.key(index - self.cycle) == key;
         if self.cycle != 0 && !repeats {
             self.end_cycle(out);
-            self.since = index;
         }
         self.keys[index % HISTORY] = key;
         self.frames += 1;
@@ -63,10 +59,9 @@ impl Fold {
         }
         write(index, out);
         self.written += 1;
-        let seen = self.frames - self.since;
         self.cycle = (1..=CYCLE_MAX)
             .find(|&cycle| {
-                seen >= 2 * cycle
+                self.frames >= 2 * cycle
                     && (0..cycle).all(|at| self.key(index - at) == self.key(index - at - cycle))
             })
             .unwrap_or(0);
@@ -107,6 +102,14 @@ pub(super) struct FrameText {
     /// Frames of the handler and of the capture come first; they say nothing.
     leading: bool,
 }
+
+/// By what the first frames are known, with full names and with line tables only.
+const OURS: [&str; 4] = [
+    "sinew_context::stack::overflow",
+    "src/stack/overflow",
+    "std::backtrace",
+    "std/src/backtrace",
+];
 
 /// Where in a line the writer is.
 #[derive(PartialEq)]
@@ -176,11 +179,7 @@ impl FrameText {
             return;
         }
         let text = std::str::from_utf8(text).unwrap_or(" (not text)");
-        let name = text.lines().next().unwrap_or("");
-        self.leading = self.leading
-            && ["sinew_context::stack::overflow", "std::backtrace"]
-                .iter()
-                .any(|ours| name.contains(ours));
+        self.leading = self.leading && OURS.iter().any(|ours| text.contains(ours));
         if self.leading {
             return;
         }

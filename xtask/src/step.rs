@@ -13,6 +13,10 @@ use crate::tidy;
 /// How much longer than usual stress tests run under `ci`, unless `SINEW_STRESS` is set already.
 const STRESS_CI: &str = "2";
 
+/// How many pre-emptions loom explores, unless `LOOM_MAX_PREEMPTIONS` is set already. Without a bound
+/// a model with a lock in it does not end.
+const LOOM_PREEMPTIONS: &str = "3";
+
 /// A kind of check.
 #[derive(Debug)]
 pub(crate) struct Kind {
@@ -148,7 +152,11 @@ fn doc(_: &[String]) -> Outcome {
 }
 
 fn test(rest: &[String]) -> Outcome {
-    execute(stressed(cargo(["test", "--workspace"]).args(rest)))
+    execute(or_set(
+        cargo(["test", "--workspace"]).args(rest),
+        "SINEW_STRESS",
+        STRESS_CI,
+    ))
 }
 
 fn one_cpu(rest: &[String]) -> Outcome {
@@ -179,7 +187,11 @@ fn loom(rest: &[String]) -> Outcome {
     command
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", target().join("loom"));
-    execute(command.args(rest))
+    execute(or_set(
+        command.args(rest),
+        "LOOM_MAX_PREEMPTIONS",
+        LOOM_PREEMPTIONS,
+    ))
 }
 
 fn tour(rest: &[String]) -> Outcome {
@@ -202,10 +214,10 @@ fn bench(rest: &[String]) -> Outcome {
     execute(cargo(["run", "--release", "-p", "sinew-cli", "--", "bench"]).args(rest))
 }
 
-/// Makes stress tests longer, unless the caller has said how long.
-fn stressed(command: &mut Command) -> &mut Command {
-    if std::env::var_os("SINEW_STRESS").is_none() {
-        command.env("SINEW_STRESS", STRESS_CI);
+/// Sets a variable for a program, unless the caller has set it.
+fn or_set<'a>(command: &'a mut Command, key: &str, value: &str) -> &'a mut Command {
+    if std::env::var_os(key).is_none() {
+        command.env(key, value);
     }
     command
 }

@@ -206,6 +206,20 @@ impl WakeList {
         self.tail = node;
     }
 
+    /// Adds the waiters of another list behind these.
+    pub fn append(&mut self, other: Self) {
+        if other.head.is_null() {
+            return;
+        }
+        if self.tail.is_null() {
+            self.head = other.head;
+        } else {
+            // SAFETY: claimed and not woken, as all in this list.
+            unsafe { edit(self.tail, |inner| inner.next = other.head) };
+        }
+        self.tail = other.tail;
+    }
+
     /// Wakes them all, in the order they were added. Called without the primitive's lock.
     pub fn wake_all(mut self) -> usize {
         let mut count = 0;

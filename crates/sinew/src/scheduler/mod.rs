@@ -41,6 +41,7 @@ pub(crate) mod unhandled;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::{fmt, io};
@@ -50,10 +51,11 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Reason, Record, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Waiter};
 
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
+use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
 use crate::scheduler::block::{Block, BlockRef, flag};
@@ -230,6 +232,20 @@ impl Scheduler {
         self.switch_out(me);
     }
 
+    /// The coroutine has done something that could have waited but did not: a turn of its budget is used up, and the
+    /// others have theirs when it is spent.
+    #[inline]
+    pub(crate) fn take_turn(&self, me: &Block) {
+        let budget = self.budget.get();
+        if budget > 1 {
+            self.budget.set(budget - 1);
+        } else {
+            self.budget.set(0);
+            self.ready.push(me);
+            self.switch_out(me);
+        }
+    }
+
     /// Suspends the current coroutine, whose waiter is armed, until someone's claim wakes it.
     pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
         me.write_record(record, self.tick_ns.get(), deadline_ns.unwrap_or(0));
@@ -375,6 +391,66 @@ impl Scheduler {
         figures
             .io_waits
             .store(self.sources.borrow().waiting(), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn may_be_ready(&self, fd: RawFd, owner: u64, direction: Direction) -> bool {
+        self.sources.borrow_mut().may_be_ready(fd, owner, direction)
+    }
+
+    #[inline]
+    pub(crate) fn exhausted(&self, fd: RawFd, owner: u64, direction: Direction) {
+        self.sources.borrow_mut().exhausted(fd, owner, direction);
+    }
+
+    /// Makes sure that the driver watches the descriptor.
+    pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
+        let mut sources = self.sources.borrow_mut();
+        let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
+        drop(sources);
+        stale.wake_all();
+        Ok(())
+    }
+
+    /// The descriptor is about to be closed.
+    pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
+        let mut sources = self.sources.borrow_mut();
+        let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
+        drop(sources);
+        stale.wake_all();
+    }
+
+    /// Links a waiting coroutine's node at a watched descriptor, which is known to have nothing now.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Sources::link`].
+    pub(crate) unsafe fn link_source(
+        &self,
+        fd: RawFd,
+        owner: u64,
+        direction: Direction,
+        node: NonNull<Node>,
+    ) {
+        let mut sources = self.sources.borrow_mut();
+        sources.exhausted(fd, owner, direction);
+        // SAFETY: passed on to the caller.
+        unsafe { sources.link(fd, direction, node) };
+    }
+
+    /// Takes the node out again.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Sources::unlink`].
+    pub(crate) unsafe fn unlink_source(
+        &self,
+        fd: RawFd,
+        direction: Direction,
+        node: NonNull<Node>,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.sources.borrow_mut().unlink(fd, direction, node) };
     }
 
     fn fire_timers(&self) {

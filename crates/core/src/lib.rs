@@ -5,10 +5,12 @@
 //! The `sinew` crate gives these parts a scheduler, a clock and a kernel.
 #![no_std]
 
+extern crate alloc;
 #[cfg(any(loom, test))]
 extern crate std;
 
 mod facade;
 pub mod inbox;
 pub mod lock;
+pub mod sync;
 pub mod wait;

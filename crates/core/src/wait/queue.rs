@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - I1. Every node in the queue is alive: its waiter unlinks it, under the same lock, before it goes away.
-//! - I2. `len` counts the nodes in the queue.
+//! - I2. `head` is null if and only if `tail` is.
 #![expect(
     unsafe_code,
     reason = "intrusive links between frames of different parties"
@@ -61,6 +61,28 @@ impl Queue {
             unsafe { edit(self.tail, |inner| inner.next = node.as_ptr()) };
         }
         self.tail = node.as_ptr();
+    }
+
+    /// Puts a node before all others.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push_back`](Self::push_back).
+    #[inline]
+    pub unsafe fn push_front(&mut self, node: NonNull<Node>) {
+        // SAFETY: the node is alive, and under the primitive's lock from here on.
+        unsafe {
+            edit(node.as_ptr(), |inner| {
+                (inner.next, inner.prev) = (self.head, ptr::null())
+            })
+        };
+        if self.head.is_null() {
+            self.tail = node.as_ptr();
+        } else {
+            // SAFETY: I1.
+            unsafe { edit(self.head, |inner| inner.prev = node.as_ptr()) };
+        }
+        self.head = node.as_ptr();
     }
 
     /// Takes a node out if it is in; says whether it was.

@@ -50,12 +50,11 @@ fn a_waiter_loses_a_bounded_number_of_times() {
     assert!(mutex.try_lock(1));
     let handed = Cell::new(false);
     // The others give the mutex back and take it again at once, whenever the waiter waits.
-    let waiter = ScriptParty::new(|wait| {
+    let waiter = ScriptParty::new(|now| {
         unlock(&mutex);
         handed.set(!mutex.try_lock(1));
-        assert_eq!(handed.get(), wait > LOST_MAX, "at wait {wait}");
+        assert_eq!(handed.get(), now.wait > LOST_MAX, "at wait {}", now.wait);
         assert_eq!(mutex.owner(), if handed.get() { 2 } else { 1 });
-        None
     });
     assert_eq!(mutex.lock(&waiter, 2), Ok(()));
     assert!(handed.get());
@@ -71,7 +70,6 @@ fn a_woken_waiter_takes_a_mutex_that_stayed_free() {
     let waiter = ScriptParty::new(|_| {
         unlock(&mutex);
         assert!(!mutex.is_locked());
-        None
     });
     assert_eq!(mutex.lock(&waiter, 2), Ok(()));
     assert_eq!((waiter.waits(), mutex.owner()), (1, 2));
@@ -120,15 +118,14 @@ fn one_is_woken_and_no_other_before_it_has_tried() {
     assert!(mutex.try_lock(1));
     thread::scope(|scope| {
         let second = Cell::new(None);
-        let first = ScriptParty::new(|wait| {
-            assert_eq!(wait, 1);
+        let first = ScriptParty::new(|now| {
+            assert_eq!(now.wait, 1);
             second.set(Some(queue_up(scope, &mutex, 3, || ())));
             for _ in 0..1000 {
                 unlock(&mutex);
                 assert!(mutex.try_lock(1));
             }
             unlock(&mutex);
-            None
         });
         assert_eq!(mutex.lock(&first, 2), Ok(()));
         let second = second.take().unwrap();
@@ -151,22 +148,21 @@ fn a_wake_is_not_lost_with_the_one_who_gives_up() {
         let mutex = RawMutex::new();
         assert!(mutex.try_lock(1));
         thread::scope(|scope| {
-            let cancelled = Cell::new(false);
-            let first = ScriptParty::new(|wait| {
-                if wait == 1 {
+            let first = ScriptParty::new(|now| {
+                if now.wait == 1 {
                     queue_up(scope, &mutex, 3, || ());
                 }
-                if wait > lost {
-                    assert_eq!(reason, Reason::Timeout);
-                    return Some(reason);
+                if now.wait > lost {
+                    assert!(now.strike(reason));
+                    return;
                 }
                 unlock(&mutex);
                 assert!(mutex.try_lock(1));
-                cancelled.set(wait == lost && reason == Reason::Cancelled);
-                None
+                // This one comes between the wake and the try, so it refuses the next wait.
+                if now.wait == lost && reason == Reason::Cancelled {
+                    now.cancel_later();
+                }
             });
-            // A cancel that comes between the wake and the try refuses the next wait.
-            let first = Refusing(first, &cancelled);
             assert_eq!(mutex.lock(&first, 2), Err(reason));
             assert!(mutex.is_locked());
             unlock(&mutex);
@@ -176,29 +172,6 @@ fn a_wake_is_not_lost_with_the_one_who_gives_up() {
         assert!(mutex.try_lock(1));
         unlock(&mutex);
         assert!(!mutex.is_locked(), "nothing is left behind");
-    }
-}
-
-/// A party that is cancelled once its flag is set.
-struct Refusing<'a>(ScriptParty<'a>, &'a Cell<bool>);
-
-// SAFETY: as the party inside.
-unsafe impl sinew_core::wait::Suspend for Refusing<'_> {
-    fn party(
-        &self,
-    ) -> (
-        std::ptr::NonNull<sinew_core::wait::Waiter>,
-        std::ptr::NonNull<sinew_core::wait::Node>,
-    ) {
-        self.0.party()
-    }
-
-    fn refused(&self) -> Option<Reason> {
-        self.1.get().then_some(Reason::Cancelled)
-    }
-
-    fn suspend(&self, record: sinew_core::wait::Record) -> Reason {
-        self.0.suspend(record)
     }
 }
 

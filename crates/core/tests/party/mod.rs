@@ -5,6 +5,10 @@
     reason = "each test file includes this module and uses its own part of it"
 )]
 #![allow(unsafe_code, reason = "implements the waiting side of the protocol")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a failed run is repeated with the seed that it printed"
+)]
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -16,7 +20,7 @@ use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
 
 /// What ends a wait besides what is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub(crate) enum Limit {
     /// Nothing.
     None,
     /// A timer or cancel that strikes when the thread has given way so many times.
@@ -27,7 +31,7 @@ pub enum Limit {
 
 /// What a party's wakers and watchers touch.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     /// Wakes not yet seen by the party: more than one is a fault.
     wakes: AtomicU32,
     /// How often the party has begun to wait: its node is linked by then.
@@ -37,14 +41,14 @@ pub struct Signals {
 
 impl Signals {
     /// Gives way until the party has begun to wait `count` times.
-    pub fn wait_until_waiting(&self, count: u32) {
+    pub(crate) fn wait_until_waiting(&self, count: u32) {
         while self.waits.load(SeqCst) < count {
             thread::yield_now();
         }
     }
 
     /// Whether the party was woken and has not gone on.
-    pub fn is_woken(&self) -> bool {
+    pub(crate) fn is_woken(&self) -> bool {
         self.wakes.load(SeqCst) != 0
     }
 
@@ -96,26 +100,26 @@ unsafe fn wake(waiter: NonNull<Waiter>) {
 }
 
 /// A plain thread. Belongs to the thread that makes it.
-pub struct ThreadParty {
+pub(crate) struct ThreadParty {
     base: Box<Base>,
-    pub limit: Cell<Limit>,
+    pub(crate) limit: Cell<Limit>,
 }
 
 impl ThreadParty {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             base: Base::new(),
             limit: Cell::new(Limit::None),
         }
     }
 
-    pub fn with(limit: Limit) -> Self {
+    pub(crate) fn with(limit: Limit) -> Self {
         let party = Self::new();
         party.limit.set(limit);
         party
     }
 
-    pub fn signals(&self) -> Arc<Signals> {
+    pub(crate) fn signals(&self) -> Arc<Signals> {
         self.base.signals.clone()
     }
 }
@@ -154,58 +158,85 @@ unsafe impl Suspend for ThreadParty {
     }
 }
 
-/// A party whose waiting is a script: the script is what all the others do meanwhile. It returns what
-/// strikes then, if the party has not been woken by it.
-pub struct ScriptParty<'a> {
+/// A party whose waiting is a script: the script is what all the others do meanwhile. It must wake the party or
+/// [strike](Moment::strike) it.
+pub(crate) struct ScriptParty<'a> {
     base: Box<Base>,
-    script: RefCell<Box<dyn FnMut(u32) -> Option<Reason> + 'a>>,
-    pub refused: Cell<bool>,
+    script: RefCell<Script<'a>>,
+    cancelled: Cell<bool>,
+}
+
+type Script<'a> = Box<dyn FnMut(&Moment<'_>) + 'a>;
+
+/// What a script knows of the wait that it fills.
+pub(crate) struct Moment<'a> {
+    /// The number of the wait, from 1.
+    pub(crate) wait: u32,
+    base: &'a Base,
+    cancelled: &'a Cell<bool>,
+}
+
+impl Moment<'_> {
+    /// Ends the wait as a timer or cancel does; the node stays linked until the script has ended. Says
+    /// whether the wait had not been ended before.
+    pub(crate) fn strike(&self, reason: Reason) -> bool {
+        self.base.waiter.word.claim(reason) == Claim::Won
+    }
+
+    /// Requests a cancel that the party finds when it is about to wait again.
+    pub(crate) fn cancel_later(&self) {
+        self.cancelled.set(true);
+    }
 }
 
 impl<'a> ScriptParty<'a> {
-    /// The script is given the number of the wait, from 1.
-    pub fn new(script: impl FnMut(u32) -> Option<Reason> + 'a) -> Self {
+    pub(crate) fn new(script: impl FnMut(&Moment<'_>) + 'a) -> Self {
         Self {
             base: Base::new(),
             script: RefCell::new(Box::new(script)),
-            refused: Cell::new(false),
+            cancelled: Cell::new(false),
         }
     }
 
     /// How often it has waited.
-    pub fn waits(&self) -> u32 {
+    pub(crate) fn waits(&self) -> u32 {
         self.base.signals.waits.load(SeqCst)
     }
 }
 
-// SAFETY: the base is boxed and belongs to one thread; suspend returns when claimed and woken, or panics, and then
-// the test has failed.
+// SAFETY: the base is boxed and belongs to one thread; suspend returns when claimed and woken or struck, or panics, and
+// then the test has failed.
 unsafe impl Suspend for ScriptParty<'_> {
     fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
         self.base.party()
     }
 
     fn refused(&self) -> Option<Reason> {
-        self.refused.get().then_some(Reason::Cancelled)
+        self.cancelled.get().then_some(Reason::Cancelled)
     }
 
     fn suspend(&self, _record: Record) -> Reason {
         self.base.begin();
-        let strike = (self.script.borrow_mut())(self.waits());
-        if !self.base.signals.take_wake() {
-            let reason = strike.expect("the script neither woke the party nor ended its wait");
-            assert_eq!(self.base.waiter.word.claim(reason), Claim::Won);
-        }
-        self.base.waiter.word.finish()
+        let moment = Moment {
+            wait: self.waits(),
+            base: &self.base,
+            cancelled: &self.cancelled,
+        };
+        (self.script.borrow_mut())(&moment);
+        let woken = self.base.signals.take_wake();
+        let reason = self.base.waiter.word.finish();
+        let by_waker = matches!(reason, Reason::Woken | Reason::Closed);
+        assert_eq!(woken, by_waker, "who wins the claim wakes, and nobody else");
+        reason
     }
 }
 
 /// A small source of chance (Steele, Lea, Flood: SplitMix, 2014), seeded anew in each run.
-pub struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// Prints its seed; `SINEW_SEED` repeats a run, as far as threads can be repeated.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::hash::{BuildHasher, RandomState};
         let seed = match std::env::var("SINEW_SEED") {
             Ok(seed) => seed.parse().expect("SINEW_SEED is a number"),
@@ -215,7 +246,7 @@ impl Chance {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -224,17 +255,17 @@ impl Chance {
     }
 
     /// Less than `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
     /// Another source, for another thread.
-    pub fn fork(&mut self) -> Self {
+    pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
     /// Mostly something that strikes soon, at times nothing.
-    pub fn limit(&mut self) -> Limit {
+    pub(crate) fn limit(&mut self) -> Limit {
         let reason = if self.below(2) == 0 {
             Reason::Timeout
         } else {
@@ -249,7 +280,7 @@ impl Chance {
 }
 
 /// Rounds of a stress test: `base` times the multiplier `SINEW_STRESS`, which is 1 unless it is set.
-pub fn rounds(base: u64) -> u64 {
+pub(crate) fn rounds(base: u64) -> u64 {
     let multiplier = match std::env::var("SINEW_STRESS") {
         Ok(text) => text.parse().expect("SINEW_STRESS is a number"),
         Err(_) => 1,

@@ -10,6 +10,7 @@
 pub mod arch;
 mod coroutine;
 pub mod frame;
+pub mod stack;
 
 pub use arch::{Context, switch, switch_final};
 pub use coroutine::{Coroutine, Entered, Yielder};

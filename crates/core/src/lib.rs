@@ -13,4 +13,5 @@ mod facade;
 pub mod inbox;
 pub mod lock;
 pub mod sync;
+pub mod timer;
 pub mod wait;

@@ -9,6 +9,9 @@
 //! A waiter spins a bounded moment and then gives its time slice away through the function that
 //! [`set_yield`] was given, so that a preempted holder on the same processor can go on. It does not sleep
 //! in the kernel: the sections are shorter than the call would be.
+//!
+//! Under loom a [`Lock`] is loom's mutex, because a spinning model does not end; the byte itself has a model of its
+//! own (`tests/loom_wait.rs`).
 #![expect(
     unsafe_code,
     reason = "hands out references to a cell guarded by an atomic byte"
@@ -19,20 +22,84 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::facade::{AtomicU8, UnsafeCell, const_unless_loom};
+#[cfg(not(loom))]
+use crate::facade::UnsafeCell;
+use crate::facade::{AtomicU8, const_unless_loom};
 
 /// How many times a lock is looked at before the time slice is given away.
 #[cfg(not(loom))]
 const SPINS_MAX: u32 = 64;
 
-/// A value behind a short spin lock.
-pub struct Lock<T> {
-    byte: AtomicU8,
-    value: UnsafeCell<T>,
+/// One byte that one thread at a time holds.
+#[derive(Debug)]
+pub struct SpinByte(AtomicU8);
+
+impl SpinByte {
+    const_unless_loom! {
+        /// A free byte.
+        pub fn new() -> Self {
+            Self(AtomicU8::new(0))
+        }
+    }
+
+    /// Takes the byte, spinning while another holds it.
+    #[inline]
+    pub fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_slow();
+        }
+    }
+
+    /// Takes the byte if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in unlock.
+        self.0.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
+    /// Gives the byte back. Only by its holder; by another it would let two in at once, so
+    /// it is kept from users behind [`Guard`].
+    #[inline]
+    pub fn unlock(&self) {
+        // ORDERING: Release pairs with the Acquire of the next lock.
+        self.0.store(0, Release);
+    }
+
+    /// Whether someone holds it. A hint.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    #[cold]
+    fn lock_slow(&self) {
+        let mut spins = 0;
+        while self.is_locked() || !self.try_lock() {
+            relax(&mut spins);
+        }
+    }
 }
 
+impl Default for SpinByte {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A value behind a short spin lock.
+pub struct Lock<T> {
+    #[cfg(not(loom))]
+    byte: SpinByte,
+    #[cfg(not(loom))]
+    value: UnsafeCell<T>,
+    #[cfg(loom)]
+    mutex: loom::sync::Mutex<T>,
+}
+
+#[cfg(not(loom))]
 // SAFETY: I1: one thread at a time reaches the value, so sending it suffices.
 unsafe impl<T: Send> Send for Lock<T> {}
+#[cfg(not(loom))]
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
@@ -40,17 +107,22 @@ impl<T> Lock<T> {
     const_unless_loom! {
         /// A free lock around `value`.
         pub fn new(value: T) -> Self {
-            Self { byte: AtomicU8::new(0), value: UnsafeCell::new(value) }
+            Self {
+                #[cfg(not(loom))]
+                byte: SpinByte::new(),
+                #[cfg(not(loom))]
+                value: UnsafeCell::new(value),
+                #[cfg(loom)]
+                mutex: loom::sync::Mutex::new(value),
+            }
         }
     }
 
     /// Takes the lock, spinning while another holds it.
+    #[cfg(not(loom))]
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        // ORDERING: Acquire pairs with the Release in Guard::drop.
-        if self.byte.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            self.lock_slow();
-        }
+        self.byte.lock();
         Guard {
             lock: self,
             not_send: PhantomData,
@@ -58,48 +130,57 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock if it is free.
+    #[cfg(not(loom))]
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // ORDERING: Acquire pairs with the Release in Guard::drop.
-        self.byte
-            .compare_exchange(0, 1, Acquire, Relaxed)
-            .is_ok()
-            .then_some(Guard {
-                lock: self,
-                not_send: PhantomData,
-            })
+        self.byte.try_lock().then_some(Guard {
+            lock: self,
+            not_send: PhantomData,
+        })
     }
 
-    #[cold]
-    fn lock_slow(&self) {
-        let mut spins = 0;
-        loop {
-            if self.byte.load(Relaxed) == 0
-                // ORDERING: Acquire pairs with the Release in Guard::drop.
-                && self.byte.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
-            {
-                return;
-            }
-            relax(&mut spins);
+    /// Takes the lock.
+    #[cfg(loom)]
+    pub fn lock(&self) -> Guard<'_, T> {
+        // A panic in one model thread ends the model: poisoning says nothing more.
+        let guard = self
+            .mutex
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        Guard {
+            guard,
+            not_send: PhantomData,
         }
+    }
+
+    /// Takes the lock if it is free.
+    #[cfg(loom)]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let guard = self.mutex.try_lock().ok()?;
+        Some(Guard {
+            guard,
+            not_send: PhantomData,
+        })
     }
 }
 
 impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("held", &(self.byte.load(Relaxed) != 0))
-            .finish_non_exhaustive()
+        f.debug_struct("Lock").finish_non_exhaustive()
     }
 }
 
 /// The right to reach the value of a [`Lock`]; gives the lock back when dropped.
 #[must_use]
 pub struct Guard<'a, T> {
+    #[cfg(not(loom))]
     lock: &'a Lock<T>,
+    #[cfg(loom)]
+    guard: loom::sync::MutexGuard<'a, T>,
     not_send: PhantomData<*const ()>,
 }
 
+#[cfg(not(loom))]
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
@@ -110,6 +191,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
+#[cfg(not(loom))]
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
@@ -118,11 +200,27 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
+#[cfg(not(loom))]
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // ORDERING: Release pairs with the Acquire of the next lock().
-        self.lock.byte.store(0, Release);
+        self.lock.byte.unlock();
+    }
+}
+
+#[cfg(loom)]
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+#[cfg(loom)]
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
     }
 }
 
@@ -140,12 +238,9 @@ fn relax(_spins: &mut u32) {
 #[cfg(not(loom))]
 fn relax(spins: &mut u32) {
     *spins += 1;
-    if *spins < SPINS_MAX {
-        core::hint::spin_loop();
-    } else if let Some(give_way) = yielding::get() {
-        give_way();
-    } else {
-        core::hint::spin_loop();
+    match yielding::get() {
+        Some(give_way) if *spins > SPINS_MAX => give_way(),
+        _ => core::hint::spin_loop(),
     }
 }
 

@@ -269,74 +269,51 @@ fn bounded_against_the_receiver_s_timeout() {
     one_to_one(1, [None, Some(Reason::Timeout)], false);
 }
 
-/// The buffer of one is full and empty by turns, and both queues are used.
-#[test]
-fn bounded_between_full_and_empty() {
-    for rival in [None, Some(Reason::Timeout)] {
-        check(2, move || {
-            let shared = shared(Channel::bounded(1));
-            let senders: Vec<_> = (1..=2)
-                .map(|base| {
-                    let shared = shared.clone();
-                    let rival = if base == 2 { rival } else { None };
-                    thread::spawn(move || {
-                        let party = Party::new(rival);
-                        let mut sum = 0;
-                        for number in [base, base * 10] {
-                            if shared.0.send(value(number), &*party).is_ok() {
-                                sum += number;
-                            }
-                        }
-                        sum
-                    })
-                })
-                .collect();
-            let party = Party::new(None);
-            // The first sender's two come for certain.
-            let mut received = 0;
-            for _ in 0..2 {
-                received += number(shared.0.recv(&*party).unwrap());
-            }
-            if rival.is_none() {
-                for _ in 0..2 {
-                    received += number(shared.0.recv(&*party).unwrap());
-                }
-            } else {
-                // How many more there are is the rival's matter.
+/// The buffer of one is full and empty by turns, and both queues are used; one of the senders may give up.
+fn bounded_between_full_and_empty(rival: Option<Reason>) {
+    check(2, move || {
+        let shared = shared(Channel::bounded(1));
+        shared.0.add_sender();
+        let senders: Vec<_> = [(1, 2, None), (100, 1, rival)]
+            .into_iter()
+            .map(|(amount, times, rival)| {
                 let shared = shared.clone();
-                let rest = drain_all(&shared.0, &party, senders);
-                assert_eq!(received + rest.0, rest.1, "lost or doubled");
-                return;
-            }
-            let sent: u32 = senders
-                .into_iter()
-                .map(|sender| sender.join().unwrap())
-                .sum();
-            assert_eq!((received, sent), (33, 33));
-        });
-    }
-}
-
-/// Receives until all senders have ended; what was received and what was sent.
-fn drain_all(
-    channel: &Channel<Value>,
-    party: &Party,
-    senders: Vec<thread::JoinHandle<u32>>,
-) -> (u32, u32) {
-    let mut sent = 0;
-    // Nobody can wait for room for ever: the buffer is emptied before each join.
-    let mut received = 0;
-    for sender in senders {
-        while let Ok(value) = channel.try_recv() {
+                thread::spawn(move || {
+                    let party = Party::new(rival);
+                    let mut sent = 0;
+                    for _ in 0..times {
+                        match shared.0.send(value(amount), &*party) {
+                            Ok(()) => sent += amount,
+                            Err(failed) => assert_eq!(number(failed.value), amount),
+                        }
+                    }
+                    shared.0.remove_sender();
+                    sent
+                })
+            })
+            .collect();
+        let party = Party::new(None);
+        let mut received = 0;
+        while let Ok(value) = shared.0.recv(&*party) {
             received += number(value);
         }
-        sent += sender.join().unwrap();
-    }
-    channel.close();
-    while let Ok(value) = channel.recv(party) {
-        received += number(value);
-    }
-    (received, sent)
+        let sent: u32 = senders
+            .into_iter()
+            .map(|sender| sender.join().unwrap())
+            .sum();
+        assert_eq!(received, sent, "lost or doubled");
+        assert!(rival.is_some() || sent == 102);
+    });
+}
+
+#[test]
+fn bounded_between_full_and_empty_with_patience() {
+    bounded_between_full_and_empty(None);
+}
+
+#[test]
+fn bounded_between_full_and_empty_against_a_timeout() {
+    bounded_between_full_and_empty(Some(Reason::Timeout));
 }
 
 /// What was buffered before the last sender went is received; then the end is reported, to whoever waits.

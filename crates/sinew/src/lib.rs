@@ -1,1 +1,24 @@
-//! Stackful coroutines and structured tasks.
+//! Stackful coroutines and structured tasks: straight-line blocking code, std's names and traits, no coloured functions.
+
+pub mod cancel;
+pub mod coroutine;
+mod driver;
+mod error;
+pub mod inspect;
+pub mod io;
+mod join;
+mod park;
+mod scheduler;
+mod sys;
+pub mod time;
+
+pub use cancel::CancelToken;
+pub use error::{Cancelled, Closed, Elapsed, WaitError, is_cancelled};
+pub use join::{JoinError, JoinHandle, Outcome};
+pub use park::{
+    CoroutineRef, Unparker, confirm_cancel, current, in_coroutine, park, park_deadline,
+    park_timeout, stopping, yield_now,
+};
+pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};
+pub use scheduler::{RunError, run, try_run};
+pub use time::{sleep, sleep_until};

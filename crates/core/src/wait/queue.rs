@@ -1,24 +1,24 @@
 //! A primitive's queue of waiting parties: doubly linked through their nodes, first in, first out.
 //!
-//! Owns: head and tail. Guarded by the primitive's lock, as are the links of the nodes in it.
+//! Owns: the ring of nodes. Guarded by the primitive's lock, as are the links of the nodes in it.
 //!
 //! Invariants
 //! - I1. Every node in the queue is alive: its waiter unlinks it, under the same lock, before it goes away.
-//! - I2. `head` is null if and only if `tail` is.
 #![expect(
     unsafe_code,
     reason = "intrusive links between frames of different parties"
 )]
 
+use core::mem;
 use core::ptr::{self, NonNull};
 
 use crate::wait::node::{Inner, Node, UNLINKED, Waiter};
 use crate::wait::word::{Claim, Reason};
 
-/// A queue of waiting parties.
+/// A queue of waiting parties: one word, so that a primitive stays small.
 #[derive(Debug)]
 pub struct Queue {
-    head: *const Node,
+    /// The newest node; its `next` is the oldest one, for the links form a ring. Null when empty.
     tail: *const Node,
 }
 
@@ -27,17 +27,16 @@ unsafe impl Send for Queue {}
 
 impl Queue {
     /// An empty queue.
+    #[must_use]
     pub const fn new() -> Self {
-        Self {
-            head: ptr::null(),
-            tail: ptr::null(),
-        }
+        Self { tail: ptr::null() }
     }
 
     /// Whether nobody waits here.
     #[inline]
+    #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.head.is_null()
+        self.tail.is_null()
     }
 
     /// Appends a node.
@@ -48,19 +47,19 @@ impl Queue {
     /// waiter sees to (I1).
     #[inline]
     pub unsafe fn push_back(&mut self, node: NonNull<Node>) {
-        // SAFETY: the node is alive, and under the primitive's lock from here on.
-        unsafe {
-            edit(node.as_ptr(), |inner| {
-                (inner.next, inner.prev) = (ptr::null(), self.tail)
-            })
-        };
-        if self.tail.is_null() {
-            self.head = node.as_ptr();
-        } else {
+        let node = node.as_ptr().cast_const();
+        let mut head = node;
+        let mut prev = node;
+        if !self.tail.is_null() {
+            prev = self.tail;
             // SAFETY: I1.
-            unsafe { edit(self.tail, |inner| inner.next = node.as_ptr()) };
+            unsafe { edit(self.tail, |tail| head = mem::replace(&mut tail.next, node)) };
+            // SAFETY: I1.
+            unsafe { edit(head, |head| head.prev = node) };
         }
-        self.tail = node.as_ptr();
+        // SAFETY: the node is alive, and under the primitive's lock from here on.
+        unsafe { edit(node, |inner| (inner.next, inner.prev) = (head, prev)) };
+        self.tail = node;
     }
 
     /// Puts a node before all others.
@@ -70,19 +69,13 @@ impl Queue {
     /// As for [`push_back`](Self::push_back).
     #[inline]
     pub unsafe fn push_front(&mut self, node: NonNull<Node>) {
-        // SAFETY: the node is alive, and under the primitive's lock from here on.
-        unsafe {
-            edit(node.as_ptr(), |inner| {
-                (inner.next, inner.prev) = (self.head, ptr::null())
-            })
-        };
-        if self.head.is_null() {
-            self.tail = node.as_ptr();
-        } else {
-            // SAFETY: I1.
-            unsafe { edit(self.head, |inner| inner.prev = node.as_ptr()) };
+        let tail = self.tail;
+        // SAFETY: the caller's duties are the same.
+        unsafe { self.push_back(node) };
+        if !tail.is_null() {
+            // The last of a ring is before its first, so a node between the two is either.
+            self.tail = tail;
         }
-        self.head = node.as_ptr();
     }
 
     /// Takes a node out if it is in; says whether it was.
@@ -92,32 +85,41 @@ impl Queue {
     /// The node is alive, and if it is in a queue it is this one.
     #[inline]
     pub unsafe fn remove(&mut self, node: NonNull<Node>) -> bool {
+        let node = node.as_ptr().cast_const();
         let mut links = (ptr::null(), UNLINKED);
         // SAFETY: alive; the lock is held.
-        unsafe { edit(node.as_ptr(), |inner| links = (inner.next, inner.prev)) };
+        unsafe {
+            edit(node, |inner| {
+                links = (inner.next, inner.prev);
+                (inner.next, inner.prev) = (ptr::null(), UNLINKED);
+            });
+        }
         let (next, prev) = links;
         if prev == UNLINKED {
             return false;
         }
-        if prev.is_null() {
-            self.head = next;
-        } else {
-            // SAFETY: I1.
-            unsafe { edit(prev, |inner| inner.next = next) };
+        if next == node {
+            self.tail = ptr::null();
+            return true;
         }
-        if next.is_null() {
+        // SAFETY: I1.
+        unsafe { edit(prev, |inner| inner.next = next) };
+        // SAFETY: I1.
+        unsafe { edit(next, |inner| inner.prev = prev) };
+        if self.tail == node {
             self.tail = prev;
-        } else {
-            // SAFETY: I1.
-            unsafe { edit(next, |inner| inner.prev = prev) };
         }
-        // SAFETY: alive; the lock is held.
-        unsafe {
-            edit(node.as_ptr(), |inner| {
-                (inner.next, inner.prev) = (ptr::null(), UNLINKED)
-            })
-        };
         true
+    }
+
+    /// The oldest node.
+    fn head(&self) -> Option<NonNull<Node>> {
+        let mut head = ptr::null();
+        if !self.tail.is_null() {
+            // SAFETY: I1.
+            unsafe { edit(self.tail, |tail| head = tail.next) };
+        }
+        NonNull::new(head.cast_mut())
     }
 
     /// Takes nodes out from the front until the waiter of one is claimed with `reason`.
@@ -126,7 +128,7 @@ impl Queue {
     #[inline]
     pub fn claim_front(&mut self, reason: Reason) -> Option<Claimed> {
         loop {
-            let node = NonNull::new(self.head.cast_mut())?;
+            let node = self.head()?;
             // SAFETY: I1; it is in this queue.
             unsafe { self.remove(node) };
             // SAFETY: I1: alive until its waiter has taken the lock that the caller holds.
@@ -218,6 +220,20 @@ impl WakeList {
             unsafe { edit(self.tail, |inner| inner.next = node) };
         }
         self.tail = node;
+    }
+
+    /// Adds the waiters of another list behind these.
+    pub fn append(&mut self, other: Self) {
+        if other.head.is_null() {
+            return;
+        }
+        if self.tail.is_null() {
+            self.head = other.head;
+        } else {
+            // SAFETY: claimed and not woken, as all in this list.
+            unsafe { edit(self.tail, |inner| inner.next = other.head) };
+        }
+        self.tail = other.tail;
     }
 
     /// Wakes them all, in the order they were added. Called without the primitive's lock.

@@ -1,0 +1,240 @@
+//! The depot: all slots of the process that no cache holds, by size class.
+//!
+//! Any thread. One lock per class, held for a few list operations, and for mapping a slab or
+//! installing a guard when fresh slots are needed; the per-thread caches keep it off hot paths.
+//!
+//! Invariants:
+//! - I1: a slot is in exactly one place: not yet handed out, in the free list of its class, in one
+//!   cache, or owned by one `Stack`.
+//! - I2: every slot that was ever handed out has its guard; slots in the free list have it too.
+//! - I3: slots in the free list hold no memory and no owner.
+//! - I4: the free list has room for every slot of its class, so giving a slot back allocates
+//!   nothing and cannot fail.
+//! - I5: classes are spaced a quarter of a power of two apart and never removed; so however many
+//!   sizes a program asks for, it makes at most about a hundred classes per guard size.
+
+#![expect(
+    unsafe_code,
+    reason = "guards are installed on slots that nobody owns yet"
+)]
+
+#[cfg(test)]
+mod tests;
+
+use super::cache::Counts;
+use super::error::{Limit, StackError};
+use super::guard::{self, GuardKind};
+use super::slab::{Slab, SlotLayout, SlotRef};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Slots of a class's first slab.
+const SLAB_SLOTS_MIN: usize = 16;
+/// Slots of its largest.
+const SLAB_SLOTS_MAX: usize = 16_384;
+/// No slab is larger, unless one slot is.
+const SLAB_BYTES_MAX: usize = 4 << 30;
+
+/// All classes, and the counters of all caches.
+#[derive(Debug)]
+pub(super) struct Depot {
+    /// `None`: what the process proved.
+    guard_kind: Option<GuardKind>,
+    classes: Mutex<Vec<&'static Class>>,
+    caches: Mutex<Vec<Weak<Counts>>>,
+}
+
+static GLOBAL: Depot = Depot::new(None);
+
+/// Locks; nothing that runs under these locks leaves a half-made change behind when it panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Depot {
+    pub(super) const fn new(guard_kind: Option<GuardKind>) -> Depot {
+        Depot {
+            guard_kind,
+            classes: Mutex::new(Vec::new()),
+            caches: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The depot of the process.
+    pub(super) fn global() -> &'static Depot {
+        &GLOBAL
+    }
+
+    pub(super) fn guard_kind(&self) -> GuardKind {
+        self.guard_kind.unwrap_or_else(guard::chosen)
+    }
+
+    /// The class of this layout, made at its first use.
+    pub(super) fn class(&'static self, layout: SlotLayout) -> &'static Class {
+        let mut classes = lock(&self.classes);
+        if let Some(class) = classes.iter().find(|class| class.layout == layout) {
+            return class;
+        }
+        let class = Box::leak(Box::new(Class {
+            depot: self,
+            layout,
+            pool: Mutex::default(),
+        }));
+        classes.push(class);
+        class
+    }
+
+    /// Counts a cache in, for as long as it lives.
+    pub(super) fn enrol(&self, counts: &Arc<Counts>) {
+        let mut caches = lock(&self.caches);
+        caches.retain(|cache| cache.strong_count() > 0);
+        caches.push(Arc::downgrade(counts));
+    }
+
+    /// Totals of all classes.
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for class in lock(&self.classes).iter() {
+            let pool = lock(&class.pool);
+            totals.reserved_bytes += pool.slots * class.layout.stride_bytes;
+            totals.out += pool.out;
+            totals.out_bytes += pool.out * class.layout.stride_bytes;
+            totals.free += pool.free.len();
+        }
+        for counts in lock(&self.caches).iter().filter_map(Weak::upgrade) {
+            totals.cached += counts.stacks();
+            totals.cached_bytes += counts.bytes();
+        }
+        totals
+    }
+}
+
+/// What a depot holds in all.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Totals {
+    /// Address space of all slabs.
+    pub(super) reserved_bytes: usize,
+    /// Slots owned by stacks and caches.
+    pub(super) out: usize,
+    pub(super) out_bytes: usize,
+    /// Guarded slots in the free lists.
+    pub(super) free: usize,
+    /// Slots in caches; part of `out`.
+    pub(super) cached: usize,
+    pub(super) cached_bytes: usize,
+}
+
+/// All stacks of one layout.
+#[derive(Debug)]
+pub(super) struct Class {
+    depot: &'static Depot,
+    layout: SlotLayout,
+    pool: Mutex<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    /// Recycled slots, the latest last.
+    free: Vec<SlotRef>,
+    /// The newest slab and its first slot never handed out.
+    fresh: Option<(&'static Slab, usize)>,
+    /// Slots in all slabs.
+    slots: usize,
+    /// Slots of the slab to come next; zero before the first.
+    slots_next: usize,
+    /// Slots handed out and not given back.
+    out: usize,
+}
+
+impl std::fmt::Debug for Slab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slab")
+            .field("slots", &self.slots())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Class {
+    pub(super) fn depot(&self) -> &'static Depot {
+        self.depot
+    }
+
+    pub(super) fn layout(&self) -> SlotLayout {
+        self.layout
+    }
+
+    /// Hands out one slot, guarded; a recycled one before a fresh one.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory`; the class is as it was.
+    pub(super) fn take(&'static self) -> Result<SlotRef, StackError> {
+        let mut pool = lock(&self.pool);
+        let slot = match pool.free.pop() {
+            Some(slot) => slot,
+            None => self.take_fresh(&mut pool)?,
+        };
+        pool.out += 1;
+        Ok(slot)
+    }
+
+    /// Moves up to `count` recycled slots into `into`, coldest first. Makes no fresh ones.
+    pub(super) fn take_recycled(&self, count: usize, into: &mut Vec<SlotRef>) {
+        let mut pool = lock(&self.pool);
+        let from = pool.free.len().saturating_sub(count);
+        let before = into.len();
+        into.extend(pool.free.drain(from..));
+        pool.out += into.len() - before;
+    }
+
+    /// Takes slots back. Their memory must have been discarded and their owner cleared (I3).
+    pub(super) fn give(&self, slots: &[SlotRef]) {
+        let mut pool = lock(&self.pool);
+        debug_assert!(slots.iter().all(|slot| std::ptr::eq(slot.class(), self)));
+        debug_assert!(pool.free.capacity() - pool.free.len() >= slots.len());
+        pool.free.extend_from_slice(slots);
+        pool.out -= slots.len();
+    }
+
+    fn take_fresh(&'static self, pool: &mut Pool) -> Result<SlotRef, StackError> {
+        let (slab, index) = match pool.fresh {
+            Some((slab, index)) if index < slab.slots() => (slab, index),
+            _ => (self.grow(pool)?, 0),
+        };
+        let slot = slab.slot(index);
+        let guard_bytes = self.layout.guard_bytes;
+        // INVARIANT: I2; on an error the slot stays fresh.
+        // SAFETY: the low end of a slot never handed out: nobody has put anything there.
+        unsafe { guard::install(self.depot.guard_kind(), slot.start(), guard_bytes) }?;
+        pool.fresh = Some((slab, index + 1));
+        Ok(slot)
+    }
+
+    /// Maps the next slab: twice the last one, less where that much address space is refused.
+    fn grow(&'static self, pool: &mut Pool) -> Result<&'static Slab, StackError> {
+        let most = (SLAB_BYTES_MAX / self.layout.stride_bytes).clamp(1, SLAB_SLOTS_MAX);
+        let mut slots = (pool.slots_next).clamp(SLAB_SLOTS_MIN.min(most), most);
+        // INVARIANT: I4; before mapping, so that a refusal leaves no slab without list room.
+        let room = pool.slots + slots - pool.free.len();
+        pool.free.try_reserve_exact(room).map_err(|_| {
+            let bytes = room * size_of::<SlotRef>();
+            let limit = Limit::of_mapping(bytes);
+            StackError::NoMemory {
+                call: "allocation",
+                bytes,
+                errno: libc::ENOMEM,
+                limit,
+            }
+        })?;
+        let slab = loop {
+            match Slab::map(self, slots) {
+                Ok(slab) => break slab,
+                Err(error) if slots == 1 => return Err(error),
+                Err(_) => slots /= 2,
+            }
+        };
+        pool.fresh = Some((slab, 0));
+        pool.slots += slots;
+        pool.slots_next = slots * 2;
+        Ok(slab)
+    }
+}

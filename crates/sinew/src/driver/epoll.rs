@@ -1,0 +1,136 @@
+//! The driver on Linux's epoll: edge-triggered, each descriptor registered once for both directions.
+//!
+//! Owns: the epoll descriptor and its event buffer. Thread: the scheduler's.
+//!
+//! Invariants
+//! - I1. Every event carries the token of its registration; the wake descriptor's is [`KNOCK`].
+
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::{fmt, io};
+
+use rustix::event::{Timespec, epoll};
+
+use crate::driver::{Driver, Ready};
+use crate::sys::clock;
+
+/// The token of the wake descriptor.
+const KNOCK: u64 = u64::MAX;
+/// How many events one call takes at most.
+const EVENTS_MAX: usize = 256;
+
+/// The epoll driver.
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl fmt::Debug for Epoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Epoll")
+            .field("epoll", &self.epoll)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Epoll {
+    /// A driver that `knock`, an event descriptor, wakes.
+    pub(crate) fn new(knock: BorrowedFd<'_>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, knock, epoll::EventData::new_u64(KNOCK), flags)?;
+        Ok(Self {
+            epoll,
+            events: Vec::with_capacity(EVENTS_MAX),
+        })
+    }
+}
+
+fn both_directions() -> epoll::EventFlags {
+    epoll::EventFlags::IN
+        | epoll::EventFlags::OUT
+        | epoll::EventFlags::RDHUP
+        | epoll::EventFlags::ET
+}
+
+/// Borrows a descriptor number for one call.
+#[expect(
+    unsafe_code,
+    reason = "a raw descriptor number is lent to one epoll_ctl"
+)]
+fn lend<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
+    if fd < 0 {
+        return Err(io::Error::from(rustix::io::Errno::BADF));
+    }
+    // SAFETY: not -1; epoll_ctl checks the rest and answers EBADF.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+impl Driver for Epoll {
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn poll(&mut self, deadline_ns: Option<u64>, report: &mut dyn FnMut(u64, Ready)) {
+        let timeout = deadline_ns.map(|deadline_ns| {
+            let wait = if deadline_ns == 0 {
+                0
+            } else {
+                deadline_ns.saturating_sub(clock::now_ns())
+            };
+            Timespec {
+                tv_sec: i64::try_from(wait / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(wait % 1_000_000_000).unwrap_or(0),
+            }
+        });
+        self.events.clear();
+        let buffer = rustix::buffer::spare_capacity(&mut self.events);
+        // A signal ends the wait early; the scheduler looks at everything again anyway. No
+        // other error is possible for a descriptor and a buffer that are ours.
+        if epoll::wait(&self.epoll, buffer, timeout.as_ref()).is_err() {
+            return;
+        }
+        for event in &self.events {
+            let token = event.data.u64();
+            if token == KNOCK {
+                continue;
+            }
+            let flags = event.flags;
+            let hung_up = flags.intersects(
+                epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR,
+            );
+            let readable = hung_up || flags.contains(epoll::EventFlags::IN);
+            let gone = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+            let writable = flags.intersects(gone | epoll::EventFlags::OUT);
+            report(
+                token,
+                Ready {
+                    readable,
+                    writable,
+                    hung_up,
+                },
+            );
+        }
+    }
+
+    fn register(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        Ok(epoll::add(&self.epoll, lend(fd)?, data, both_directions())?)
+    }
+
+    fn renew(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        Ok(epoll::modify(
+            &self.epoll,
+            lend(fd)?,
+            data,
+            both_directions(),
+        )?)
+    }
+
+    fn deregister(&mut self, fd: RawFd) {
+        if let Ok(fd) = lend(fd) {
+            // The kernel has dropped the registration already if the descriptor was closed.
+            let _gone_already = epoll::delete(&self.epoll, fd).is_err();
+        }
+    }
+}

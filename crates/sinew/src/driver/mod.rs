@@ -1,0 +1,43 @@
+//! The driver seam: what a scheduler needs of the world outside.
+//!
+//! A driver tells the time, waits until a descriptor is ready, another thread knocks or a point in
+//! time comes, and keeps the registrations of descriptors. All time and readiness
+//! pass through it, so that another world can stand in its place.
+//!
+//! Thread: the scheduler's. Only the knocker (see [`crate::scheduler`]'s door) is used from others.
+
+pub(crate) mod epoll;
+
+use std::io;
+use std::os::fd::RawFd;
+
+/// Which directions of a descriptor something is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// Reading or accepting may go on, or find an end or an error.
+    pub(crate) readable: bool,
+    /// Writing or connecting may go on, or find an error.
+    pub(crate) writable: bool,
+    /// The other side has closed, or there is an error: reading does not block any more.
+    pub(crate) hung_up: bool,
+}
+
+/// The world outside, as one scheduler sees it.
+pub(crate) trait Driver {
+    /// Now, in nanoseconds since an origin that all drivers of the process share.
+    fn now_ns(&self) -> u64;
+
+    /// Waits until something is ready, another thread knocks, or `deadline_ns` has come (`None`: no deadline; `Some(0)`:
+    /// do not wait), and reports each ready registration by the token it was registered with.
+    fn poll(&mut self, deadline_ns: Option<u64>, report: &mut dyn FnMut(u64, Ready));
+
+    /// Registers a descriptor for both directions, edge-triggered, under `token`.
+    fn register(&mut self, fd: RawFd, token: u64) -> io::Result<()>;
+
+    /// Renews a registration under a new token: what is ready now is reported again.
+    /// `NotFound` if the descriptor is not (or no longer) the registered one.
+    fn renew(&mut self, fd: RawFd, token: u64) -> io::Result<()>;
+
+    /// Ends a registration, if there is one.
+    fn deregister(&mut self, fd: RawFd);
+}

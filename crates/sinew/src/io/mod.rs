@@ -1,0 +1,2 @@
+//! Input and output on descriptors.
+pub(crate) mod source;

@@ -1,0 +1,249 @@
+//! The descriptors that one scheduler watches, and the coroutines that wait for them.
+//!
+//! Owns: one place per descriptor number, with a wait queue for each direction. Thread: the scheduler's only;
+//! other schedulers that use the same socket watch it for themselves.
+//!
+//! Invariants
+//! - I1. A place's generation is part of its registration's token: an event of an earlier registration of the same
+//!   number is recognised and dropped.
+//! - I2. `owner` tells which socket object registered (0: a bare number): a number that was closed and given out anew
+//!   belongs to another object, and is registered anew.
+//! - I3. `ready` bits are hints: an unset one says that the last call found nothing and no event has come since.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+
+use sinew_core::wait::{Node, Queue, Reason, WakeList};
+
+use crate::driver::{Driver, Ready};
+
+/// A direction of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// One descriptor number.
+#[derive(Debug)]
+struct Source {
+    generation: u32,
+    /// Whether the driver has a registration for it, as far as is known.
+    registered: bool,
+    owner: u64,
+    readable: bool,
+    writable: bool,
+    hung_up: bool,
+    readers: Queue,
+    writers: Queue,
+}
+
+impl Source {
+    const fn new() -> Self {
+        Self {
+            generation: 0,
+            registered: false,
+            owner: 0,
+            readable: true,
+            writable: true,
+            hung_up: false,
+            readers: Queue::new(),
+            writers: Queue::new(),
+        }
+    }
+
+    fn queue(&mut self, direction: Direction) -> &mut Queue {
+        match direction {
+            Direction::Read => &mut self.readers,
+            Direction::Write => &mut self.writers,
+        }
+    }
+
+    fn token(&self, fd: RawFd) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(fd.cast_unsigned())
+    }
+
+    /// Starts a new life of the number.
+    fn renew(&mut self, owner: u64) {
+        self.generation = self.generation.wrapping_add(1);
+        self.owner = owner;
+        self.readable = true;
+        self.writable = true;
+        self.hung_up = false;
+    }
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    by_fd: Vec<Source>,
+    watched: usize,
+    waiting: usize,
+}
+
+impl Sources {
+    pub(crate) const fn new() -> Self {
+        Self {
+            by_fd: Vec::new(),
+            watched: 0,
+            waiting: 0,
+        }
+    }
+
+    /// How many descriptors are registered.
+    pub(crate) fn watched(&self) -> usize {
+        self.watched
+    }
+
+    /// How many coroutines wait for one.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    fn get(&mut self, fd: RawFd) -> Option<&mut Source> {
+        usize::try_from(fd)
+            .ok()
+            .and_then(|index| self.by_fd.get_mut(index))
+    }
+
+    /// Whether a call for this direction may succeed: true unless it is known not to.
+    #[inline]
+    pub(crate) fn may_be_ready(&mut self, fd: RawFd, owner: u64, direction: Direction) -> bool {
+        match self.get(fd) {
+            Some(source) if source.registered && source.owner == owner => match direction {
+                Direction::Read => source.readable || source.hung_up,
+                Direction::Write => source.writable || source.hung_up,
+            },
+            _ => true,
+        }
+    }
+
+    /// A call for this direction has found nothing, or not all it asked for: until an event says otherwise, the
+    /// next one is not worth making.
+    #[inline]
+    pub(crate) fn exhausted(&mut self, fd: RawFd, owner: u64, direction: Direction) {
+        if let Some(source) = self.get(fd)
+            && source.registered
+            && source.owner == owner
+        {
+            match direction {
+                Direction::Read => source.readable = false,
+                Direction::Write => source.writable = false,
+            }
+        }
+    }
+
+    /// Makes sure that the descriptor is registered for this owner. True if it was registered or renewed just now, so
+    /// that what is ready will be reported although no event is to come.
+    ///
+    /// Those who wait for an earlier life of the number are returned, to be woken.
+    pub(crate) fn watch(
+        &mut self,
+        driver: &mut dyn Driver,
+        fd: RawFd,
+        owner: u64,
+    ) -> io::Result<WakeList> {
+        let index = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        if index >= self.by_fd.len() {
+            self.by_fd.resize_with(index + 1, Source::new);
+        }
+        let source = &mut self.by_fd[index];
+        let was_registered = source.registered;
+        if was_registered && owner != 0 && source.owner == owner {
+            return Ok(WakeList::new());
+        }
+        if was_registered && owner == source.owner {
+            // A bare number: nobody tells when it is closed, so the kernel is asked.
+            if driver.renew(fd, source.token(fd)).is_ok() {
+                return Ok(WakeList::new());
+            }
+        }
+        source.renew(owner);
+        let token = source.token(fd);
+        let result = match driver.register(fd, token) {
+            // The same open file under another name for its owner: take the registration on.
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => driver.renew(fd, token),
+            result => result,
+        };
+        source.registered = result.is_ok();
+        let stale = Self::end_waits(source);
+        self.watched = self.watched + usize::from(result.is_ok()) - usize::from(was_registered);
+        match result {
+            Ok(()) => Ok(stale),
+            Err(error) => {
+                stale.wake_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets a descriptor that is about to be closed; those who wait for it are returned, to be woken.
+    pub(crate) fn forget(&mut self, driver: &mut dyn Driver, fd: RawFd, owner: u64) -> WakeList {
+        let Some(source) = self.get(fd) else {
+            return WakeList::new();
+        };
+        if !source.registered || (owner != 0 && source.owner != owner) {
+            return WakeList::new();
+        }
+        source.registered = false;
+        source.renew(0);
+        let stale = Self::end_waits(source);
+        driver.deregister(fd);
+        self.watched -= 1;
+        stale
+    }
+
+    fn end_waits(source: &mut Source) -> WakeList {
+        let mut list = source.readers.claim_all(Reason::Closed);
+        list.append(source.writers.claim_all(Reason::Closed));
+        list
+    }
+
+    /// Links a waiter's node.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queue::push_back`]; the waiter takes the node out by [`Sources::unlink`].
+    #[expect(unsafe_code, reason = "passes the duty of Queue::push_back on")]
+    pub(crate) unsafe fn link(&mut self, fd: RawFd, direction: Direction, node: NonNull<Node>) {
+        self.waiting += 1;
+        if let Some(source) = self.get(fd) {
+            // SAFETY: passed on to the caller.
+            unsafe { source.queue(direction).push_back(node) };
+        }
+    }
+
+    /// Takes a waiter's node out, if an event has not.
+    ///
+    /// # Safety
+    ///
+    /// The node was linked by [`Sources::link`] with the same descriptor and direction, and its waiter is the caller.
+    #[expect(unsafe_code, reason = "passes the duty of Queue::remove on")]
+    pub(crate) unsafe fn unlink(&mut self, fd: RawFd, direction: Direction, node: NonNull<Node>) {
+        self.waiting -= 1;
+        if let Some(source) = self.get(fd) {
+            // SAFETY: passed on to the caller.
+            unsafe { source.queue(direction).remove(node) };
+        }
+    }
+
+    /// An event came: wakes those who wait for what it says.
+    pub(crate) fn report(&mut self, token: u64, ready: Ready) {
+        let Some(source) = self.by_fd.get_mut((token & u64::from(u32::MAX)) as usize) else {
+            return;
+        };
+        if !source.registered || u64::from(source.generation) != token >> 32 {
+            return;
+        }
+        source.hung_up |= ready.hung_up;
+        if ready.readable {
+            source.readable = true;
+            source.readers.claim_all(Reason::Woken).wake_all();
+        }
+        if ready.writable {
+            source.writable = true;
+            source.writers.claim_all(Reason::Woken).wake_all();
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The control block of a coroutine: everything the scheduler knows of it, in four cache lines.
+//!
+//! Owns: the layout, and the counted reference to a block.
+//! Thread: see the table; the block's memory itself is never unmapped ([`super::slab`]).
+//!
+//! | field | who touches it |
+//! |---|---|
+//! | `context`, `timer`, `stack`, `shield`, `payload` before the end | the owner thread |
+//! | `link` | whoever made the block runnable, then the owner |
+//! | `waiter`, `node` | the wait protocol, see `sinew_core::wait` |
+//! | `seq`, `kind`, `object`, `owner`, `since`, `until`, `id`, `location` | written by the owner thread, read by listings from any |
+//! | `flags`, `life`, `outcome`, `refs` | any thread, atomically |
+//! | `park`, `joiners` | any thread, under their own short locks |
+//! | `payload` after the end | the one that [`super::body`]'s rules name |
+//!
+//! Invariants
+//! - I1. `refs` counts the scheduler's own reference (until the end), handles, unparkers and posted cancels; at zero
+//!   the block goes back to its slab.
+//! - I2. `seq` is odd while the record or the identity is being changed.
+#![expect(
+    unsafe_code,
+    reason = "one block is shared by its owner thread, wakers and listings"
+)]
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::offset_of;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
+
+use sinew_context::Context;
+use sinew_context::stack::Stack;
+use sinew_core::inbox::Link;
+use sinew_core::lock::Lock;
+use sinew_core::timer::TimerNode;
+use sinew_core::wait::{Kind, Node, Queue, Record, Waiter};
+
+use crate::scheduler::body::Vtable;
+use crate::scheduler::door::Door;
+use crate::scheduler::extra::Extra;
+use crate::scheduler::slab;
+
+/// Bits of [`Block::flags`].
+pub(crate) mod flag {
+    /// A cancel was requested.
+    pub(crate) const CANCEL: u8 = 1;
+    /// The coroutine has run: it has a stack and is pinned to its thread.
+    pub(crate) const STARTED: u8 = 2;
+    /// It asked for a stack of its own size: no in-place start.
+    pub(crate) const OWN_STACK: u8 = 4;
+    /// The coroutine confirmed the cancel.
+    pub(crate) const CONFIRMED: u8 = 8;
+}
+
+/// Bits of [`Block::life`].
+pub(crate) mod life {
+    /// A join handle exists.
+    pub(crate) const HANDLE: u8 = 1;
+    /// The coroutine has ended; its result is in the payload, unless taken.
+    pub(crate) const DONE: u8 = 2;
+    /// The result has been taken or dropped.
+    pub(crate) const TAKEN: u8 = 4;
+}
+
+/// The state of the park cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Park {
+    /// Nobody parks, no permit.
+    Empty,
+    /// A wake came early.
+    Permit,
+    /// The coroutine is parked here: the live ticket.
+    Parked,
+}
+
+/// How many bytes of closure or result fit into a block.
+pub(crate) const PAYLOAD_BYTES: usize = 24;
+
+/// A control block; see the file's head.
+#[repr(C, align(64))]
+pub(crate) struct Block {
+    // Line 0: what a switch touches.
+    pub(crate) context: UnsafeCell<Context>,
+    pub(crate) link: Link,
+    pub(crate) waiter: Waiter,
+    pub(crate) door: AtomicPtr<Door>,
+    // Line 1: what a wait touches.
+    pub(crate) node: Node,
+    pub(crate) seq: AtomicU32,
+    pub(crate) kind: AtomicU8,
+    pub(crate) flags: AtomicU8,
+    /// How many shields the coroutine is inside of.
+    pub(crate) shield: Cell<u8>,
+    /// How many refused waits in a row.
+    pub(crate) refusals: Cell<u8>,
+    pub(crate) object: AtomicUsize,
+    pub(crate) owner: AtomicU64,
+    pub(crate) since: AtomicU64,
+    // Line 2: timers and the outside.
+    pub(crate) timer: TimerNode,
+    pub(crate) until: AtomicU64,
+    pub(crate) id: AtomicU64,
+    pub(crate) refs: AtomicU32,
+    pub(crate) park: Lock<Park>,
+    pub(crate) life: AtomicU8,
+    pub(crate) outcome: AtomicU8,
+    pub(crate) vtable: Cell<&'static Vtable>,
+    // Line 3: start and end.
+    pub(crate) extra: AtomicPtr<Extra>,
+    pub(crate) stack: UnsafeCell<Option<Stack>>,
+    pub(crate) location: AtomicPtr<Location<'static>>,
+    pub(crate) joiners: Lock<Queue>,
+    pub(crate) payload: UnsafeCell<[u64; PAYLOAD_BYTES / 8]>,
+}
+
+const _: () = assert!(size_of::<Block>() <= 256, "a block takes four cache lines");
+
+// SAFETY: the table in the file's head says who touches which field when.
+unsafe impl Sync for Block {}
+// SAFETY: as above.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// A block in its free state.
+    pub(super) fn new() -> Self {
+        Self {
+            context: UnsafeCell::new(Context::EMPTY),
+            link: Link::new(),
+            waiter: Waiter::with_wake(super::wake_block),
+            door: AtomicPtr::new(std::ptr::null_mut()),
+            node: Node::new(),
+            seq: AtomicU32::new(0),
+            kind: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
+            shield: Cell::new(0),
+            refusals: Cell::new(0),
+            object: AtomicUsize::new(0),
+            owner: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            timer: TimerNode::new(),
+            until: AtomicU64::new(0),
+            id: AtomicU64::new(0),
+            refs: AtomicU32::new(0),
+            park: Lock::new(Park::Empty),
+            life: AtomicU8::new(0),
+            outcome: AtomicU8::new(0),
+            vtable: Cell::new(Vtable::NONE),
+            extra: AtomicPtr::new(std::ptr::null_mut()),
+            stack: UnsafeCell::new(None),
+            location: AtomicPtr::new(std::ptr::null_mut()),
+            joiners: Lock::new(Queue::new()),
+            payload: UnsafeCell::new([0; PAYLOAD_BYTES / 8]),
+        }
+    }
+
+    /// The block that this waiter is part of.
+    ///
+    /// # Safety
+    ///
+    /// The waiter is a block's.
+    #[inline]
+    pub(super) unsafe fn of_waiter(waiter: NonNull<Waiter>) -> NonNull<Self> {
+        // SAFETY: inside a block, at this offset.
+        unsafe { waiter.byte_sub(offset_of!(Self, waiter)) }.cast()
+    }
+
+    /// The block that this link is part of.
+    ///
+    /// # Safety
+    ///
+    /// The link is a block's.
+    #[inline]
+    pub(super) unsafe fn of_link(link: NonNull<Link>) -> NonNull<Self> {
+        // SAFETY: inside a block, at this offset.
+        unsafe { link.byte_sub(offset_of!(Self, link)) }.cast()
+    }
+
+    /// The block that this timer is part of.
+    ///
+    /// # Safety
+    ///
+    /// The timer is a block's.
+    #[inline]
+    pub(super) unsafe fn of_timer(timer: NonNull<TimerNode>) -> NonNull<Self> {
+        // SAFETY: inside a block, at this offset.
+        unsafe { timer.byte_sub(offset_of!(Self, timer)) }.cast()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// Whether waits are to be refused: a cancel was requested and no shield is up.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.has(flag::CANCEL) && self.shield.get() == 0
+    }
+
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release that sets DONE: the result is there.
+        self.life.load(Acquire) & life::DONE != 0
+    }
+
+    /// Writes the wait record. Owner thread, right before it suspends.
+    #[inline]
+    pub(super) fn write_record(&self, record: Record, since_ns: u64, until_ns: u64) {
+        self.change(|| {
+            self.object.store(record.object, Relaxed);
+            self.owner.store(record.owner, Relaxed);
+            self.since.store(since_ns, Relaxed);
+            self.until.store(until_ns, Relaxed);
+            self.kind.store(record.kind as u8, Relaxed);
+        });
+    }
+
+    /// The wait is over. The rest of the record stays and says nothing.
+    #[inline]
+    pub(super) fn clear_record(&self) {
+        self.kind.store(Kind::Nothing as u8, Relaxed);
+    }
+
+    /// Changes what listings read, under the sequence lock. Owner thread.
+    #[inline]
+    pub(super) fn change(&self, f: impl FnOnce()) {
+        let seq = self.seq.load(Relaxed);
+        self.seq.store(seq.wrapping_add(1), Relaxed);
+        // ORDERING: the fence keeps the changes after the odd number; pairs with the one in `read`.
+        fence(Release);
+        f();
+        // ORDERING: Release keeps the changes before the even number; pairs with the Acquire in `read`.
+        self.seq.store(seq.wrapping_add(2), Release);
+    }
+
+    /// Reads what `change` writes, consistently, from any thread; `None` if the owner was always faster.
+    pub(crate) fn read<T>(&self, f: impl Fn() -> T) -> Option<T> {
+        for _ in 0..64 {
+            // ORDERING: Acquire pairs with the Release at the end of `change`.
+            let before = self.seq.load(Acquire);
+            if before.is_multiple_of(2) {
+                let value = f();
+                // ORDERING: the fence keeps the reads before the second look; pairs with `change`'s.
+                fence(Acquire);
+                if self.seq.load(Relaxed) == before {
+                    return Some(value);
+                }
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// The coroutine's name. From any thread, for any block: the lock keeps the name in place while it is copied.
+    pub(crate) fn name(&self) -> Option<Arc<str>> {
+        let _in_place = self.park.lock();
+        self.extra()?.name.get().cloned()
+    }
+
+    /// The rarely needed part, if it exists.
+    #[inline]
+    pub(crate) fn extra(&self) -> Option<&Extra> {
+        // ORDERING: Acquire pairs with the Release in `extra_or_new`.
+        let extra = self.extra.load(Acquire);
+        // SAFETY: it is freed only when the last reference to the block goes, and the caller has one.
+        unsafe { extra.as_ref() }
+    }
+
+    /// The rarely needed part, made if it does not exist yet. Any thread that holds a reference.
+    pub(crate) fn extra_or_new(&self) -> &Extra {
+        if let Some(extra) = self.extra() {
+            return extra;
+        }
+        let new = Box::into_raw(Box::new(Extra::new(NonNull::from(self))));
+        // ORDERING: Release publishes the new part; Acquire sees the one that was faster.
+        match self
+            .extra
+            .compare_exchange(std::ptr::null_mut(), new, AcqRel, Acquire)
+        {
+            // SAFETY: just made; freed with the block.
+            Ok(_) => unsafe { &*new },
+            Err(faster) => {
+                // SAFETY: `new` was not published.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: as in `extra`.
+                unsafe { &*faster }
+            }
+        }
+    }
+}
+
+/// A counted reference to a block.
+#[derive(Debug)]
+pub(crate) struct BlockRef(NonNull<Block>);
+
+// SAFETY: blocks are shared by design; the count is atomic.
+unsafe impl Send for BlockRef {}
+// SAFETY: as above.
+unsafe impl Sync for BlockRef {}
+
+impl BlockRef {
+    /// Takes on a count that the caller owned.
+    ///
+    /// # Safety
+    ///
+    /// The caller gives one count away.
+    #[inline]
+    pub(super) unsafe fn adopt(block: NonNull<Block>) -> Self {
+        Self(block)
+    }
+
+    /// One more reference to a block that the caller knows to be referenced.
+    #[inline]
+    pub(crate) fn of(block: &Block) -> Self {
+        block.refs.fetch_add(1, Relaxed);
+        Self(NonNull::from(block))
+    }
+
+    /// Gives the count to the caller, who will [`adopt`](Self::adopt) it again.
+    pub(super) fn into_raw(self) -> NonNull<Block> {
+        std::mem::ManuallyDrop::new(self).0
+    }
+}
+
+impl std::ops::Deref for BlockRef {
+    type Target = Block;
+
+    #[inline]
+    fn deref(&self) -> &Block {
+        // SAFETY: I1: this reference is counted.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for BlockRef {
+    fn clone(&self) -> Self {
+        Self::of(self)
+    }
+}
+
+impl Drop for BlockRef {
+    #[inline]
+    fn drop(&mut self) {
+        // ORDERING: Release: what this party did with the block is before its end; the fence
+        // below lets the last party see all of it.
+        if self.refs.fetch_sub(1, Release) == 1 {
+            fence(Acquire);
+            // SAFETY: the count is zero: nobody else knows the block.
+            unsafe { slab::release(self.0) };
+        }
+    }
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}

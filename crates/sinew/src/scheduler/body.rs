@@ -1,0 +1,294 @@
+//! A coroutine's closure and its result, behind a table of functions that knows their types.
+//!
+//! Owns: the payload of a block. It holds the closure until the coroutine starts, nothing while it
+//! runs, and the result from the end until someone takes or drops it. What does not fit
+//! into the block lies in one allocation of its own.
+//!
+//! Invariants
+//! - I1. The closure is taken or dropped once, by the owner thread.
+//! - I2. The result is taken or dropped once: by the coroutine itself if no handle existed when it ended,
+//!   else by the handle (`life` decides by one atomic operation on each side).
+//! - I3. Nothing unwinds out of these functions, except out of `drop_result`, whose caller is user code.
+#![expect(unsafe_code, reason = "stores values of erased types in a block")]
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::join::{JoinError, Outcome};
+use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
+use crate::scheduler::forced;
+
+/// What a panic was raised with.
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// The functions that know a body's types.
+#[derive(Debug)]
+pub(crate) struct Vtable {
+    /// Runs the closure, or drops it if the coroutine was cancelled before it started, and leaves the result.
+    pub(super) run: unsafe fn(&Block),
+    /// Drops the closure of a coroutine that cannot start, and leaves `error` as the result.
+    pub(super) refuse: unsafe fn(&Block, JoinError),
+    /// Where the result lies: a `Result<T, JoinError>`.
+    pub(super) result: unsafe fn(&Block) -> *mut (),
+    /// Drops the result; hands a panic's payload out instead, for whoever reports it.
+    pub(super) drop_result: unsafe fn(&Block) -> Option<Payload>,
+    /// Frees the memory of the payload, which is empty.
+    pub(super) free: unsafe fn(&Block),
+}
+
+impl Vtable {
+    /// The table of a free block: none of it is called.
+    pub(super) const NONE: &'static Self = {
+        unsafe fn run(_: &Block) {}
+        unsafe fn refuse(_: &Block, _: JoinError) {}
+        unsafe fn result(_: &Block) -> *mut () {
+            std::ptr::null_mut()
+        }
+        unsafe fn drop_result(_: &Block) -> Option<Payload> {
+            None
+        }
+        &Self {
+            run,
+            refuse,
+            result,
+            drop_result,
+            free: run,
+        }
+    };
+}
+
+/// What lies in the payload.
+#[repr(C)]
+union Stage<F, T> {
+    body: ManuallyDrop<F>,
+    result: ManuallyDrop<Result<T, JoinError>>,
+}
+
+/// The payload as a stage of these types.
+struct Typed<F, T>(std::marker::PhantomData<(F, T)>);
+
+impl<F: FnOnce() -> T, T> Typed<F, T> {
+    const INLINE: bool =
+        size_of::<Stage<F, T>>() <= PAYLOAD_BYTES && align_of::<Stage<F, T>>() <= 8;
+
+    const VTABLE: Vtable = Vtable {
+        run: Self::run,
+        refuse: Self::refuse,
+        result: Self::result,
+        drop_result: Self::drop_result,
+        free: Self::free,
+    };
+
+    /// # Safety
+    ///
+    /// The block's payload was made for these types.
+    unsafe fn stage(block: &Block) -> *mut Stage<F, T> {
+        let payload = block.payload.get();
+        if Self::INLINE {
+            payload.cast()
+        } else {
+            // SAFETY: `put` has stored the pointer there.
+            unsafe { *payload.cast::<*mut Stage<F, T>>() }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The block is new and belongs to the caller.
+    unsafe fn put(block: &Block, body: F) {
+        let stage = Stage {
+            body: ManuallyDrop::new(body),
+        };
+        let payload = block.payload.get();
+        if Self::INLINE {
+            // SAFETY: it fits, as to size and alignment.
+            unsafe { payload.cast::<Stage<F, T>>().write(stage) };
+        } else {
+            let stage = Box::into_raw(Box::new(stage));
+            // SAFETY: a pointer fits.
+            unsafe { payload.cast::<*mut Stage<F, T>>().write(stage) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Owner thread; the payload holds the closure.
+    unsafe fn take_body(block: &Block) -> F {
+        // SAFETY: made for these types.
+        let stage = unsafe { Self::stage(block) };
+        // SAFETY: it holds the closure, and is read once (I1).
+        ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).body) })
+    }
+
+    /// # Safety
+    ///
+    /// Owner thread; the payload is empty.
+    unsafe fn put_result(block: &Block, result: Result<T, JoinError>) {
+        // SAFETY: made for these types.
+        let stage = unsafe { Self::stage(block) };
+        // SAFETY: empty, and large enough.
+        unsafe {
+            stage.write(Stage {
+                result: ManuallyDrop::new(result),
+            })
+        };
+    }
+
+    unsafe fn run(block: &Block) {
+        // SAFETY: the scheduler runs a body once.
+        let body = unsafe { Self::take_body(block) };
+        let result = if block.has(flag::CANCEL) {
+            drop_quietly(body).map_or(Err(JoinError::cancelled()), |payload| {
+                Err(JoinError::panic(payload))
+            })
+        } else {
+            match catch_unwind(AssertUnwindSafe(body)) {
+                Ok(value) if block.has(flag::CONFIRMED) => drop_quietly(value)
+                    .map_or(Err(JoinError::cancelled()), |payload| {
+                        Err(JoinError::panic(payload))
+                    }),
+                Ok(value) => Ok(value),
+                Err(payload) if forced::is_forced(&*payload) => Err(JoinError::cancelled()),
+                Err(payload) => Err(JoinError::panic(payload)),
+            }
+        };
+        // SAFETY: the closure has been taken out.
+        unsafe { Self::end(block, result) };
+    }
+
+    unsafe fn refuse(block: &Block, error: JoinError) {
+        // SAFETY: the scheduler refuses a body instead of running it.
+        let body = unsafe { Self::take_body(block) };
+        let result = match drop_quietly(body) {
+            None => Err(error),
+            Some(payload) => Err(JoinError::panic(payload)),
+        };
+        // SAFETY: the closure has been taken out.
+        unsafe { Self::end(block, result) };
+    }
+
+    /// Leaves the result, or drops it if nobody can ask for it.
+    ///
+    /// # Safety
+    ///
+    /// Owner thread; the payload is empty.
+    unsafe fn end(block: &Block, result: Result<T, JoinError>) {
+        let outcome = match &result {
+            Ok(_) => Outcome::Returned,
+            Err(error) if error.is_cancelled() => Outcome::Cancelled,
+            Err(_) => Outcome::Error,
+        };
+        block.outcome.store(outcome as u8, Relaxed);
+        // SAFETY: empty.
+        unsafe { Self::put_result(block, result) };
+        // ORDERING: Release publishes the result to the handle; Acquire sees that the handle went.
+        let before = block.life.fetch_or(life::DONE, AcqRel);
+        if before & life::HANDLE == 0 {
+            // I2: no handle: the result is the coroutine's to drop.
+            let dropped = catch_unwind(AssertUnwindSafe(|| {
+                // SAFETY: I2.
+                unsafe { Self::drop_result(block) }
+            }));
+            match dropped {
+                Ok(None) => {}
+                Ok(Some(payload)) | Err(payload) => super::unhandled::report(block.id(), payload),
+            }
+        }
+    }
+
+    unsafe fn result(block: &Block) -> *mut () {
+        // SAFETY: made for these types.
+        let stage = unsafe { Self::stage(block) };
+        stage.cast()
+    }
+
+    unsafe fn drop_result(block: &Block) -> Option<Payload> {
+        // SAFETY: made for these types.
+        let stage = unsafe { Self::stage(block) };
+        // SAFETY: it holds the result, and is read once (I2).
+        let result =
+            ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).result) });
+        // SAFETY: empty now.
+        unsafe { Self::free(block) };
+        match result {
+            Err(error) => error.into_payload(),
+            Ok(value) => {
+                drop(value);
+                None
+            }
+        }
+    }
+
+    unsafe fn free(block: &Block) {
+        if !Self::INLINE {
+            // SAFETY: made for these types.
+            let stage = unsafe { Self::stage(block) };
+            // SAFETY: allocated by `put`; its content is gone.
+            drop(unsafe { Box::from_raw(stage) });
+        }
+    }
+}
+
+/// Drops a value; hands out the payload if that panicked (a forced unwind does not count).
+fn drop_quietly<V>(value: V) -> Option<Payload> {
+    let payload = catch_unwind(AssertUnwindSafe(|| drop(value))).err()?;
+    (!forced::is_forced(&*payload)).then_some(payload)
+}
+
+/// Drops a panic's payload, whose destructor may itself panic; that panic's payload is leaked rather than dropped.
+pub(super) fn drop_payload(payload: Payload) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+}
+
+/// Puts the closure into a new block.
+///
+/// # Safety
+///
+/// The block is new and belongs to the caller; `body` and what it returns outlive the coroutine, which the
+/// caller vouches for where they are not `'static`.
+pub(super) unsafe fn put<F: FnOnce() -> T, T>(block: &Block, body: F) {
+    // SAFETY: passed on to the caller.
+    unsafe { Typed::<F, T>::put(block, body) };
+    block.vtable.set(const { &Typed::<F, T>::VTABLE });
+}
+
+/// Takes the result of an ended coroutine.
+///
+/// # Safety
+///
+/// The block's body returns `T`; the coroutine has ended; the caller is the handle, and the result has not been taken.
+pub(crate) unsafe fn take_result<T>(block: &Block) -> Result<T, JoinError> {
+    let vtable = block.vtable.get();
+    // SAFETY: the payload holds the result.
+    let result = unsafe { (vtable.result)(block) }.cast::<Result<T, JoinError>>();
+    // SAFETY: read once (I2): TAKEN is set below.
+    let value = unsafe { result.read() };
+    block.life.fetch_or(life::TAKEN, Relaxed);
+    // SAFETY: empty now.
+    unsafe { (vtable.free)(block) };
+    value
+}
+
+/// The handle goes. If the coroutine has ended and nobody took the result, it is dropped here; a panic that
+/// nobody joined is handed out.
+///
+/// # Safety
+///
+/// The caller is the handle, and does not use it afterwards.
+pub(crate) unsafe fn abandon(block: NonNull<Block>) -> Option<Payload> {
+    // SAFETY: the handle holds a reference.
+    let block = unsafe { block.as_ref() };
+    // ORDERING: Acquire sees the result; Release pairs with the coroutine's look at HANDLE.
+    let before = block.life.fetch_and(!life::HANDLE, AcqRel);
+    if before & life::DONE == 0 || before & life::TAKEN != 0 {
+        return None;
+    }
+    // SAFETY: I2: ended while the handle existed, not taken.
+    unsafe { (block.vtable.get().drop_result)(block) }
+}

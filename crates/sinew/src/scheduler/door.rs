@@ -1,0 +1,117 @@
+//! The door of a scheduler: all that other threads may touch of it.
+//!
+//! Owns: the inbox, the wake descriptor and the published figures. Any thread.
+//!
+//! Invariants
+//! - I1. Doors are never freed: a waker may still write the wake descriptor after the coroutine it woke has
+//!   run, ended, and its scheduler with it. Such a late knock wakes the door's next owner once for nothing.
+//! - I2. A door has one owner at a time.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
+use std::{io, ptr};
+
+use rustix::event::{EventfdFlags, eventfd};
+use sinew_core::inbox::{Inbox, Link, Push};
+
+use crate::scheduler::block::Block;
+
+/// Tags of the links in an inbox.
+pub(crate) mod tag {
+    /// A block that was made runnable.
+    pub(crate) const RUN: usize = 0;
+    /// An extra part whose block has a cancel to be told of.
+    pub(crate) const CANCEL: usize = 2;
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(super) inbox: Inbox,
+    knock: OwnedFd,
+    /// Which coroutine runs now; an identity for listings.
+    pub(super) current: AtomicPtr<Block>,
+    pub(super) figures: Figures,
+    /// Whether a scheduler owns it.
+    in_use: AtomicBool,
+}
+
+/// What a scheduler publishes of itself: written by the owner with plain stores, read by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(super) alive: AtomicUsize,
+    pub(super) created: AtomicU64,
+    pub(super) switches: AtomicU64,
+    pub(super) timers: AtomicUsize,
+    pub(super) io_waits: AtomicUsize,
+}
+
+impl Figures {
+    /// Adds to a figure that only the caller's thread writes.
+    #[inline]
+    pub(super) fn add(figure: &AtomicU64, by: u64) {
+        figure.store(figure.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+}
+
+/// Every door ever made, and those without an owner.
+static DOORS: Mutex<Vec<&'static Door>> = Mutex::new(Vec::new());
+
+impl Door {
+    /// A door for a new scheduler.
+    pub(super) fn claim() -> io::Result<&'static Self> {
+        let mut doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = doors.iter().find(|door| !door.in_use.load(Relaxed)) {
+            door.in_use.store(true, Relaxed);
+            return Ok(door);
+        }
+        let door: &'static Self = Box::leak(Box::new(Self {
+            inbox: Inbox::new(),
+            knock: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            current: AtomicPtr::new(ptr::null_mut()),
+            figures: Figures::default(),
+            in_use: AtomicBool::new(true),
+        }));
+        doors.push(door);
+        Ok(door)
+    }
+
+    /// The owner is done with it. Totals (`created`, `switches`) stay: they are the process's history.
+    pub(super) fn give_back(&'static self) {
+        let doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);
+        self.in_use.store(false, Relaxed);
+        drop(doors);
+    }
+
+    /// The doors of all schedulers that were ever there, with whether one owns it now.
+    pub(crate) fn all() -> Vec<&'static Self> {
+        DOORS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn knocker(&self) -> BorrowedFd<'_> {
+        self.knock.as_fd()
+    }
+
+    /// Hands a link in and wakes the owner if it sleeps.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Inbox::push`].
+    #[expect(unsafe_code, reason = "passes the duty of Inbox::push on")]
+    pub(super) unsafe fn hand_in(&self, link: NonNull<Link>, tag: usize) {
+        // SAFETY: passed on to the caller.
+        if unsafe { self.inbox.push(link, tag) } == Push::WakeOwner {
+            self.knock();
+        }
+    }
+
+    #[cold]
+    fn knock(&self) {
+        // The descriptor is ours and non-blocking; a write fails only if the count is full (2^64 - 2 knocks
+        // unread), and then it is readable, which is all that is wanted.
+        let _count_is_full = rustix::io::write(&self.knock, &1_u64.to_ne_bytes()).is_err();
+    }
+}

@@ -1,0 +1,60 @@
+//! What only few coroutines need, allocated when first asked for: a name, a cancel token, a stack size.
+//!
+//! Owns: these. Freed with the block. Thread: any that holds a reference to the block.
+#![expect(
+    unsafe_code,
+    reason = "finds itself from the link that a cancel is posted by"
+)]
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use sinew_context::stack::StackConfig;
+use sinew_core::inbox::Link;
+
+use crate::cancel::{CancelToken, Key};
+use crate::scheduler::block::Block;
+
+/// The rarely needed part of a control block.
+pub(crate) struct Extra {
+    /// The block it belongs to.
+    pub(crate) block: NonNull<Block>,
+    /// By which a cancel from another thread comes into the owner's inbox.
+    pub(crate) cancel_link: Link,
+    /// Whether the link is in an inbox.
+    pub(crate) cancel_posted: AtomicBool,
+    pub(crate) name: OnceLock<Arc<str>>,
+    pub(crate) stack: OnceLock<StackConfig>,
+    pub(crate) token: OnceLock<(CancelToken, Key)>,
+}
+
+// SAFETY: the block pointer is an identity and is followed only by those that hold a reference; the link has
+// the inbox's rules; the rest is shareable.
+unsafe impl Send for Extra {}
+// SAFETY: as above.
+unsafe impl Sync for Extra {}
+
+impl Extra {
+    pub(crate) fn new(block: NonNull<Block>) -> Self {
+        Self {
+            block,
+            cancel_link: Link::new(),
+            cancel_posted: AtomicBool::new(false),
+            name: OnceLock::new(),
+            stack: OnceLock::new(),
+            token: OnceLock::new(),
+        }
+    }
+
+    /// The extra part that this link is part of.
+    ///
+    /// # Safety
+    ///
+    /// The link is the cancel link of an extra part.
+    pub(crate) unsafe fn of_cancel_link(link: NonNull<Link>) -> NonNull<Self> {
+        // SAFETY: inside an extra part, at this offset.
+        unsafe { link.byte_sub(offset_of!(Self, cancel_link)) }.cast()
+    }
+}

@@ -1,0 +1,773 @@
+//! The scheduler of one thread: it owns and runs the coroutines of that thread.
+//!
+//! Owns: the ready queue, the timers, the stacks, the driver and the loop.
+//! Thread: its own, for all of it but the [`door::Door`], which is what other threads may touch.
+//!
+//! Invariants
+//! - I1. `current` is the block whose stack the thread runs on; null on the scheduler's own frame.
+//! - I2. A runnable coroutine is in exactly one of: the ready queue, the inbox, `current`.
+//! - I3. `alive` counts the blocks that were spawned and have not ended; the scheduler has one reference to each.
+//! - I4. No reference into `wheel`, `stacks`, `driver` or `sources` is held across a switch or while user code runs.
+//! - I5. `dying` holds the stack of the coroutine that ended last: someone may still be
+//!   leaving it. Nobody takes it, except from the scheduler's own frame or when another coroutine ends.
+//!
+//! # How it runs
+//!
+//! A coroutine that stops switches straight to the next ready one ([`Scheduler::switch_out`]); one that ends
+//! runs the next unstarted one in place, on the same stack ([`coroutine_main`]). The scheduler's own frame
+//! ([`Scheduler::run`]) is entered when nothing is ready, when an unstarted coroutine needs a stack, and after
+//! every [`BUDGET`] switches, to look at the inbox, the timers and the descriptors.
+//!
+//! # How it ends
+//!
+//! `run` returns when nothing is alive. If its main closure panicked everything else is cancelled; what does not end within
+//! [`PATIENCE`] switches has a forced unwind raised at its waits; what swallows that
+//! [`SWALLOWED_MAX`] times is reported, and the process aborts: no coroutine outlives its anchor.
+#![expect(
+    unsafe_code,
+    reason = "switches between stacks and follows pointers to control blocks"
+)]
+
+pub(crate) mod block;
+pub(crate) mod body;
+pub(crate) mod current;
+pub(crate) mod door;
+pub(crate) mod extra;
+pub(crate) mod forced;
+mod ready;
+pub(crate) mod slab;
+pub(crate) mod spawn;
+pub(crate) mod unhandled;
+pub(crate) mod waiting;
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::{fmt, io};
+
+use sinew_context::frame::prepare;
+use sinew_context::stack::overflow::{self, AltStack};
+use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
+use sinew_context::{Context, switch, switch_final};
+use sinew_core::timer::Wheel;
+use sinew_core::wait::{Claim, Reason, Record, Waiter};
+
+use crate::driver::Driver;
+use crate::driver::epoll::Epoll;
+use crate::io::source::Sources;
+use crate::join::JoinError;
+use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::body::Payload;
+use crate::scheduler::door::{Door, Figures, tag};
+use crate::scheduler::extra::Extra;
+use crate::scheduler::ready::ReadyQueue;
+use crate::scheduler::slab::Free;
+
+/// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
+const BUDGET: u32 = 64;
+/// How often an idle scheduler looks at its inbox before it sleeps, if another thread woke it last.
+const SPINS: u32 = 100;
+/// How many rounds of the loop a cancelled coroutine has to end before the forced unwind.
+const PATIENCE: u32 = 1_000;
+/// How often a coroutine may swallow a forced unwind before the process ends.
+const SWALLOWED_MAX: u8 = 16;
+/// Every how many refused waits in a row the others get a turn.
+const REFUSALS_PER_TURN: u8 = 8;
+
+/// How far a scheduler is on its way to an early end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Teardown {
+    /// It is not.
+    No,
+    /// Everything has a cancel request; this many rounds are over.
+    Cancelling(u32),
+    /// Waits raise the forced unwind.
+    Unwinding,
+}
+
+/// The scheduler of a thread; see the file's head.
+pub(crate) struct Scheduler {
+    door: &'static Door,
+    ready: ReadyQueue,
+    /// Where the scheduler's own frame goes on.
+    context: UnsafeCell<Context>,
+    /// How many more switches until the scheduler's frame looks around.
+    budget: Cell<u32>,
+    /// What the budget was when it was last granted.
+    granted: Cell<u32>,
+    /// The time as of the last look at the clock: what wait records call "since".
+    tick_ns: Cell<u64>,
+    wheel: UnsafeCell<Wheel>,
+    stacks: UnsafeCell<StackCache>,
+    dying: Cell<Option<Stack>>,
+    driver: RefCell<Box<dyn Driver>>,
+    sources: RefCell<Sources>,
+    free: Free,
+    ids: Cell<std::ops::Range<u64>>,
+    teardown: Cell<Teardown>,
+    /// The first panic that nobody joined.
+    kept_panic: RefCell<Option<Payload>>,
+    stack_config: StackConfig,
+    /// Whether the last sleep was ended by another thread.
+    knocked: Cell<bool>,
+}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("alive", &self.alive())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    fn new() -> io::Result<Self> {
+        sinew_core::lock::set_yield(std::thread::yield_now);
+        let door = Door::claim()?;
+        let driver = match Epoll::new(door.knocker()) {
+            Ok(driver) => Box::new(driver),
+            Err(error) => {
+                door.give_back();
+                return Err(error);
+            }
+        };
+        let now_ns = driver.now_ns();
+        Ok(Self {
+            door,
+            ready: ReadyQueue::new(),
+            context: UnsafeCell::new(Context::EMPTY),
+            budget: Cell::new(0),
+            granted: Cell::new(0),
+            tick_ns: Cell::new(now_ns),
+            wheel: UnsafeCell::new(Wheel::new(now_ns)),
+            stacks: UnsafeCell::new(StackCache::new(CacheLimits::default())),
+            dying: Cell::new(None),
+            driver: RefCell::new(driver),
+            sources: RefCell::new(Sources::new()),
+            free: Free::new(),
+            ids: Cell::new(0..0),
+            teardown: Cell::new(Teardown::No),
+            kept_panic: RefCell::new(None),
+            stack_config: StackConfig::default(),
+            knocked: Cell::new(false),
+        })
+    }
+
+    #[inline]
+    pub(super) fn current(&self) -> *const Block {
+        self.door.current.load(Relaxed)
+    }
+
+    #[inline]
+    fn set_current(&self, block: *const Block) {
+        self.door.current.store(block.cast_mut(), Relaxed);
+    }
+
+    fn alive(&self) -> usize {
+        self.door.figures.alive.load(Relaxed)
+    }
+
+    pub(super) fn free_blocks(&self) -> &Free {
+        &self.free
+    }
+
+    pub(crate) fn door(&self) -> &'static Door {
+        self.door
+    }
+
+    /// Keeps a panic that nobody joined for `run` to raise; the first one counts.
+    pub(super) fn keep_panic(&self, payload: Payload) {
+        let mut kept = self.kept_panic.borrow_mut();
+        if kept.is_none() {
+            *kept = Some(payload);
+        } else {
+            drop(kept);
+            body::drop_payload(payload);
+        }
+    }
+
+    /// Makes a coroutine of this scheduler runnable.
+    #[inline]
+    pub(super) fn push_ready(&self, block: &Block) {
+        self.ready.push(block);
+    }
+
+    /// The current coroutine stops here until it is made runnable and its turn comes.
+    #[inline]
+    pub(super) fn switch_out(&self, me: &Block) {
+        let target = self.next_target();
+        // SAFETY: `me` runs now; the target was saved when it stopped, is of this thread, and its stack is
+        // intact: it is alive, or it is the scheduler's frame.
+        unsafe { switch(me.context.get(), target, 0) };
+    }
+
+    /// Who runs next: the oldest ready coroutine if it has started and the budget lasts, else the scheduler's
+    /// frame.
+    #[inline]
+    fn next_target(&self) -> *const Context {
+        let budget = self.budget.get();
+        if budget > 0
+            && let Some(next) = self.ready.pop_started()
+        {
+            self.budget.set(budget - 1);
+            self.set_current(next.as_ptr());
+            // SAFETY: a queued block is alive.
+            return unsafe { next.as_ref() }.context.get();
+        }
+        self.set_current(ptr::null());
+        self.context.get()
+    }
+
+    /// Lets everything else that is ready have its turn.
+    #[inline]
+    pub(super) fn yield_turn(&self, me: &Block) {
+        let budget = self.budget.get();
+        if budget > 0 && self.ready.is_empty() {
+            self.budget.set(budget - 1);
+            return;
+        }
+        self.ready.push(me);
+        self.switch_out(me);
+    }
+
+    /// Suspends the current coroutine, whose waiter is armed, until someone's claim wakes it.
+    pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
+        me.write_record(record, self.tick_ns.get(), deadline_ns.unwrap_or(0));
+        if let Some(deadline_ns) = deadline_ns {
+            // SAFETY: I4: one call, no user code in it.
+            let wheel = unsafe { &mut *self.wheel.get() };
+            // SAFETY: the node is in place until it is removed below.
+            unsafe { wheel.insert(NonNull::from(&me.timer), deadline_ns) };
+        }
+        self.switch_out(me);
+        let reason = me.waiter.word.finish();
+        if me.timer.is_linked() {
+            // SAFETY: I4.
+            let wheel = unsafe { &mut *self.wheel.get() };
+            // SAFETY: it is in this wheel.
+            unsafe { wheel.remove(NonNull::from(&me.timer)) };
+        }
+        me.clear_record();
+        reason
+    }
+
+    /// The loop: returns when nothing is alive.
+    fn run(&self) {
+        loop {
+            if self.budget.get() == 0 {
+                self.look_around(Some(0));
+            } else {
+                self.drain_inbox();
+            }
+            if let Some(block) = self.ready.pop() {
+                // SAFETY: a queued block is alive.
+                self.resume(unsafe { block.as_ref() });
+            } else if self.alive() == 0 {
+                self.count_switches(0);
+                return;
+            } else {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Runs a coroutine until someone switches back to the scheduler's frame.
+    fn resume(&self, block: &Block) {
+        self.budget.set(self.budget.get().saturating_sub(1));
+        if !block.has(flag::STARTED) && !self.start(block) {
+            return;
+        }
+        self.set_current(block);
+        // SAFETY: the block's context was prepared or saved; it is of this thread and not running.
+        unsafe { switch(self.context.get(), block.context.get(), 0) };
+    }
+
+    /// Gives an unstarted coroutine a stack. If there is none, its end is that nothing of it ran.
+    fn start(&self, block: &Block) -> bool {
+        let config = block.extra().and_then(|extra| extra.stack.get());
+        let own = block.has(flag::OWN_STACK);
+        let stack = match self.dying.take() {
+            Some(stack) if !own && stack.reserved_bytes() == self.stack_config.reserved_bytes() => {
+                Ok(stack)
+            }
+            dying => {
+                // SAFETY: I4.
+                let stacks = unsafe { &mut *self.stacks.get() };
+                if let Some(stack) = dying {
+                    stacks.put(stack);
+                }
+                stacks.get(config.unwrap_or(&self.stack_config))
+            }
+        };
+        match stack {
+            Ok(stack) => {
+                let base = stack.base().as_ptr();
+                self.bind(block, stack);
+                let address = ptr::from_ref(block).expose_provenance();
+                // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
+                let context = unsafe { prepare(base, coroutine_main, address, self.context.get()) };
+                // SAFETY: the block does not run.
+                unsafe { *block.context.get() = context };
+                true
+            }
+            Err(error) => {
+                // SAFETY: it has not started: its closure is still there.
+                unsafe { (block.vtable.get().refuse)(block, JoinError::no_stack(&error)) };
+                self.finish(block);
+                // SAFETY: the scheduler's reference, which I3 gives up with the end.
+                drop(unsafe { BlockRef::adopt(NonNull::from(block)) });
+                false
+            }
+        }
+    }
+
+    /// Makes the stack the block's: from here on it is started, and pinned.
+    fn bind(&self, block: &Block, stack: Stack) {
+        let owner = ptr::from_ref(block).cast();
+        // SAFETY: blocks are never unmapped, and `describe` reads atomics only; the owner is
+        // replaced or cleared when the stack changes hands.
+        unsafe { stack.set_owner(owner, describe) };
+        // SAFETY: owner thread; the block has no stack and does not run.
+        unsafe { *block.stack.get() = Some(stack) };
+        block.flags.fetch_or(flag::STARTED, Relaxed);
+    }
+
+    /// What every end has in common: the result is there, now the world is told.
+    fn finish(&self, block: &Block) {
+        if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
+            token.forget(*key);
+        }
+        let waiting = block.joiners.lock().claim_all(Reason::Woken);
+        waiting.wake_all();
+        let alive = &self.door.figures.alive;
+        alive.store(alive.load(Relaxed) - 1, Relaxed);
+    }
+
+    /// Looks at everything that can make coroutines runnable; with `Some(0)` without waiting.
+    fn look_around(&self, deadline_ns: Option<u64>) {
+        self.count_switches(BUDGET);
+        self.drain_inbox();
+        self.escalate();
+        let watched = self.sources.borrow().watched();
+        if watched > 0 || deadline_ns != Some(0) {
+            self.poll(deadline_ns);
+        }
+        self.fire_timers();
+    }
+
+    fn poll(&self, deadline_ns: Option<u64>) {
+        let mut driver = self.driver.borrow_mut();
+        let sources = &self.sources;
+        driver.poll(deadline_ns, &mut |token, ready| {
+            sources.borrow_mut().report(token, ready)
+        });
+    }
+
+    /// Publishes how many switches there were since the budget was granted, and grants `next`.
+    fn count_switches(&self, next: u32) {
+        let left = self.budget.replace(next);
+        let granted = self.granted.replace(next);
+        let figures = &self.door.figures;
+        Figures::add(&figures.switches, u64::from(granted - left));
+        // SAFETY: I4.
+        let timers = unsafe { &*self.wheel.get() }.len();
+        figures.timers.store(timers, Relaxed);
+        figures
+            .io_waits
+            .store(self.sources.borrow().waiting(), Relaxed);
+    }
+
+    fn fire_timers(&self) {
+        // SAFETY: I4.
+        if unsafe { &*self.wheel.get() }.is_empty() {
+            return;
+        }
+        let now_ns = self.driver.borrow().now_ns();
+        self.tick_ns.set(now_ns);
+        loop {
+            // SAFETY: I4.
+            let wheel = unsafe { &mut *self.wheel.get() };
+            let Some(timer) = wheel.pop_due(now_ns) else {
+                return;
+            };
+            // SAFETY: all timers in the wheel are blocks'.
+            let block = unsafe { Block::of_timer(timer) };
+            // SAFETY: a waiting coroutine's block is alive.
+            let block = unsafe { block.as_ref() };
+            if block.waiter.word.claim(Reason::Timeout) == Claim::Won {
+                self.ready.push(block);
+            }
+        }
+    }
+
+    fn drain_inbox(&self) {
+        for (link, kind) in self.door.inbox.drain() {
+            if kind == tag::RUN {
+                // SAFETY: the tag says so.
+                let block = unsafe { Block::of_link(link) };
+                // SAFETY: it is alive: it has just been claimed and not run since.
+                self.ready.push(unsafe { block.as_ref() });
+            } else {
+                // SAFETY: the tag says so.
+                let extra = unsafe { Extra::of_cancel_link(link) };
+                // SAFETY: whoever posted it gave a reference to the block along.
+                let block = unsafe { BlockRef::adopt(extra.as_ref().block) };
+                // ORDERING: Acquire: the next poster's request is seen by the look at CANCEL below.
+                block.extra_or_new().cancel_posted.swap(false, AcqRel);
+                self.tell_cancel(&block);
+            }
+        }
+    }
+
+    /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
+    pub(super) fn tell_cancel(&self, block: &Block) {
+        let mine = ptr::eq(block.door.load(Relaxed), self.door);
+        if mine && !block.is_done() && block.is_refused() {
+            self.claim_cancelled(block);
+        }
+    }
+
+    fn claim_cancelled(&self, block: &Block) {
+        if block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
+            self.ready.push(block);
+        }
+    }
+
+    /// Sleeps until a timer, a descriptor or another thread.
+    fn sleep(&self) {
+        if self.knocked.get() {
+            for _ in 0..SPINS {
+                if !self.door.inbox.is_empty() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.count_switches(0);
+        // SAFETY: I4.
+        let deadline_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
+        if self.door.inbox.announce_sleep() {
+            // A deadline of 0 means "do not wait"; the wheel gives no such time but in the first
+            // nanosecond of the clock.
+            self.poll(deadline_ns.map(|deadline_ns| deadline_ns.max(1)));
+            self.door.inbox.awake();
+        }
+        self.knocked.set(!self.door.inbox.is_empty());
+        self.drain_inbox();
+        self.fire_timers();
+        self.count_switches(BUDGET);
+    }
+
+    /// Asks everything alive to stop; the scheduler is on its way to an early end.
+    pub(super) fn cancel_everything(&self) {
+        self.teardown.set(Teardown::Cancelling(0));
+        self.for_each_alive(|block| {
+            block.flags.fetch_or(flag::CANCEL, Relaxed);
+            self.tell_cancel(block);
+        });
+    }
+
+    fn for_each_alive(&self, mut f: impl FnMut(&Block)) {
+        slab::for_each_block(|block| {
+            let mine = ptr::eq(block.door.load(Relaxed), self.door) && block.id() != 0;
+            if mine && !block.is_done() {
+                f(block);
+            }
+        });
+    }
+
+    /// Takes the early end a step further, if there is one.
+    fn escalate(&self) {
+        let Teardown::Cancelling(rounds) = self.teardown.get() else {
+            return;
+        };
+        if rounds < PATIENCE {
+            self.teardown.set(Teardown::Cancelling(rounds + 1));
+        } else {
+            self.teardown.set(Teardown::Unwinding);
+            // From here on the count is of swallowed unwinds.
+            self.for_each_alive(|block| block.refusals.set(0));
+        }
+    }
+
+    /// Whether a new coroutine is born cancelled.
+    pub(super) fn is_ending(&self) -> bool {
+        self.teardown.get() != Teardown::No
+    }
+
+    /// A wait of `me` was refused or ended because of a cancel. Others get a turn now and then, so that a loop over
+    /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
+    pub(super) fn note_refusal(&self, me: &Block) {
+        let refusals = me.refusals.get().wrapping_add(1);
+        me.refusals.set(refusals);
+        if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
+            if refusals > SWALLOWED_MAX {
+                forced::report_and_abort(me);
+            }
+            forced::unwind();
+        }
+        if refusals.is_multiple_of(REFUSALS_PER_TURN) {
+            self.ready.push(me);
+            self.switch_out(me);
+        }
+    }
+}
+
+/// Makes a claimed coroutine runnable, from any thread. The wake function of all blocks.
+unsafe fn wake_block(waiter: NonNull<Waiter>) {
+    // SAFETY: this function is only given to blocks' waiters.
+    let block = unsafe { Block::of_waiter(waiter) };
+    // SAFETY: alive: it is claimed, and cannot go on before it is pushed below.
+    let block = unsafe { block.as_ref() };
+    let door = block.door.load(Relaxed);
+    let local = current::with_scheduler(|scheduler| {
+        ptr::eq(scheduler.door, door) && {
+            scheduler.ready.push(block);
+            true
+        }
+    });
+    if local != Some(true) {
+        // SAFETY: doors are never freed.
+        let door = unsafe { &*door };
+        // SAFETY: the winner of the claim owns the link; the block stays until it has run.
+        unsafe { door.hand_in(NonNull::from(&block.link), tag::RUN) };
+    }
+}
+
+/// Asks a coroutine to stop, from any thread that holds a reference.
+pub(crate) fn request_cancel(block: &BlockRef) {
+    // ORDERING: the message below carries it to the owner; a look without it may come late.
+    if block.flags.fetch_or(flag::CANCEL, AcqRel) & flag::CANCEL != 0 || block.is_done() {
+        return;
+    }
+    let door = block.door.load(Relaxed);
+    let local = current::with_scheduler(|scheduler| {
+        ptr::eq(scheduler.door, door) && {
+            scheduler.tell_cancel(block);
+            true
+        }
+    });
+    if local == Some(true) {
+        return;
+    }
+    let extra = block.extra_or_new();
+    // ORDERING: AcqRel pairs with the swap in `drain_inbox`.
+    if !extra.cancel_posted.swap(true, AcqRel) {
+        let raw = block.clone().into_raw();
+        // SAFETY: as in `wake_block`.
+        let door = unsafe { &*door };
+        // SAFETY: `raw` is counted.
+        let extra = unsafe { raw.as_ref() }.extra_or_new();
+        // SAFETY: `cancel_posted` gives the link to this thread; the counted reference keeps it in place.
+        unsafe { door.hand_in(NonNull::from(&extra.cancel_link), tag::CANCEL) };
+    }
+}
+
+/// The first frame's function: runs the coroutine, then unstarted ones in place, then leaves the stack for good.
+unsafe extern "C" fn coroutine_main(block: usize, _value: usize) -> ! {
+    let block = ptr::with_exposed_provenance_mut::<Block>(block);
+    // SAFETY: `start` passed a block.
+    let mut block = unsafe { NonNull::new_unchecked(block) };
+    let scheduler = current::scheduler();
+    // SAFETY: a coroutine runs on its scheduler's thread, whose pointer is set while it runs.
+    let scheduler = unsafe { &*scheduler };
+    while let Some(next) = run_body(scheduler, block) {
+        block = next;
+    }
+    let target = scheduler.next_target();
+    // SAFETY: the target was saved when it stopped; nothing is left to be dropped on this stack.
+    unsafe { switch_final(target, 0) }
+}
+
+/// Runs one coroutine to its end on the stack it is bound to. Returns the next one to run on the same
+/// stack, or `None` when the stack has been given up.
+#[inline(never)]
+fn run_body(scheduler: &Scheduler, block: NonNull<Block>) -> Option<NonNull<Block>> {
+    // SAFETY: I3.
+    let this = unsafe { block.as_ref() };
+    // SAFETY: its closure is there: it has just started.
+    unsafe { (this.vtable.get().run)(this) };
+    scheduler.finish(this);
+    // SAFETY: owner thread; the frame that runs on the stack is this one.
+    let stack = unsafe { (*this.stack.get()).take() };
+    let reusable = !this.has(flag::OWN_STACK);
+    // SAFETY: the scheduler's reference, which I3 gives up with the end.
+    drop(unsafe { BlockRef::adopt(block) });
+    let budget = scheduler.budget.get();
+    if reusable
+        && budget > 0
+        && let Some(next) = scheduler.ready.pop_for_reuse()
+    {
+        scheduler.budget.set(budget - 1);
+        // SAFETY: a queued block is alive.
+        let next_block = unsafe { next.as_ref() };
+        if let Some(stack) = stack {
+            scheduler.bind(next_block, stack);
+        }
+        scheduler.set_current(next_block);
+        return Some(next);
+    }
+    // I5: the stack before this one has been left; this one is being left.
+    if let Some(before) = scheduler.dying.replace(stack) {
+        // SAFETY: I4.
+        unsafe { &mut *scheduler.stacks.get() }.put(before);
+    }
+    None
+}
+
+/// Writes who a block is into the overflow report. Reads atomics only.
+unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
+    // SAFETY: blocks are never unmapped.
+    let block = unsafe { &*owner.cast::<Block>() };
+    let location = block.location.load(Acquire);
+    let mut write = || -> fmt::Result {
+        write!(out, "{}", block.id())?;
+        if let Some(name) = block.extra().and_then(|extra| extra.name.get()) {
+            write!(out, " \"{name}\"")?;
+        }
+        // SAFETY: a location is a static.
+        if let Some(location) = unsafe { location.as_ref() } {
+            write!(out, ", spawned at {location}")?;
+        }
+        Ok(())
+    };
+    // The report's writer does not fail; if it did, the rest of the report would still come.
+    let _cut_short = write().is_err();
+}
+
+/// Why [`try_run`] could not run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunError {
+    /// This thread runs a scheduler already.
+    State,
+    /// The kernel refused what a scheduler needs: a descriptor or memory.
+    Io(io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State => {
+                f.write_str("this thread runs a scheduler already; spawn a coroutine instead")
+            }
+            Self::Io(error) => write!(f, "the scheduler could not be set up: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::State => None,
+            Self::Io(error) => Some(error),
+        }
+    }
+}
+
+/// Runs `f` in the first coroutine of a scheduler on this thread, and returns its value once everything
+/// that was started has ended.
+///
+/// # Suspends
+///
+/// Never: it blocks the thread, which runs the coroutines meanwhile.
+///
+/// # Cancellation
+///
+/// If `f` panics everything else that lives is cancelled, ends, and then the panic goes on. What
+/// does not end by itself is unwound; what swallows even that is reported, and the process aborts.
+///
+/// # Panics
+///
+/// - With the panic of `f`, or with the first panic that nobody joined, if no hook is set
+///   ([`crate::inspect::on_unhandled`]).
+/// - If this thread runs a scheduler already, or the kernel refuses a descriptor; [`try_run`] returns these.
+///
+/// # Examples
+///
+/// ```
+/// let sum = sinew::run(|| {
+///     let a = sinew::spawn_local(|| 20);
+///     let b = sinew::spawn_local(|| 22);
+///     a.join().unwrap() + b.join().unwrap()
+/// });
+/// assert_eq!(sum, 42);
+/// ```
+#[track_caller]
+pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
+    match try_run(f) {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// As [`run`], with an error where that would panic for a reason of its own.
+///
+/// # Errors
+///
+/// [`RunError::State`] if this thread runs a scheduler already; [`RunError::Io`] if the kernel refuses a
+/// descriptor or memory. `f` has not run then.
+///
+/// # Panics
+///
+/// With the panic of `f`, or with the first panic that nobody joined.
+#[track_caller]
+pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
+    if !current::scheduler().is_null() || crate::coroutine::is_inside() {
+        return Err(RunError::State);
+    }
+    let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
+    overflow::install().map_err(to_io)?;
+    let _alternate_stack = AltStack::ensure().map_err(to_io)?;
+    let scheduler = Scheduler::new().map_err(RunError::Io)?;
+    let anchor = Anchor::set(&scheduler);
+    let main = || {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        if result.is_err() {
+            scheduler.cancel_everything();
+        }
+        result
+    };
+    // SAFETY: `run` below returns only when this coroutine, like all others, has ended, so what `f` borrows and what
+    // it returns outlive it.
+    let handle = unsafe { spawn::spawn_main(&scheduler, main) };
+    scheduler.run();
+    let result = handle.join();
+    drop(anchor);
+    let kept = scheduler.kept_panic.take();
+    drop(scheduler);
+    match (result, kept) {
+        (Ok(Ok(value)), None) => Ok(value),
+        (Ok(Err(payload)), _) | (Ok(Ok(_)), Some(payload)) => std::panic::resume_unwind(payload),
+        (Err(error), _) => match error.into_payload() {
+            Some(payload) => std::panic::resume_unwind(payload),
+            None => Err(RunError::Io(io::Error::other(
+                "no stack could be had for the first coroutine",
+            ))),
+        },
+    }
+}
+
+/// The thread's pointer to the scheduler, set for the length of a `run`.
+struct Anchor;
+
+impl Anchor {
+    fn set(scheduler: &Scheduler) -> Self {
+        current::set_scheduler(scheduler);
+        Self
+    }
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        current::set_scheduler(ptr::null());
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        debug_assert_eq!(self.alive(), 0, "an anchor ends with its last coroutine");
+        self.free.give_back();
+        self.door.give_back();
+    }
+}

@@ -1,0 +1,89 @@
+//! The ready queue: coroutines of one scheduler that can run, first in, first out.
+//!
+//! Owns: the chain of links. Thread: the scheduler's only. Started and unstarted ones share the queue.
+#![expect(unsafe_code, reason = "intrusive chain of control blocks")]
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use sinew_core::inbox::Link;
+
+use crate::scheduler::block::{Block, flag};
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct ReadyQueue {
+    head: Cell<*mut Link>,
+    tail: Cell<*mut Link>,
+}
+
+impl ReadyQueue {
+    pub(super) const fn new() -> Self {
+        Self {
+            head: Cell::new(ptr::null_mut()),
+            tail: Cell::new(ptr::null_mut()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.get().is_null()
+    }
+
+    /// Appends a coroutine. The caller owes it this one push: it won the claim, or it is the coroutine itself,
+    /// or its maker.
+    #[inline]
+    pub(super) fn push(&self, block: &Block) {
+        let link = NonNull::from(&block.link);
+        // SAFETY: the link of a block that is not in a chain belongs to whoever makes it runnable.
+        unsafe { Link::set_next(link, ptr::null_mut()) };
+        match NonNull::new(self.tail.replace(link.as_ptr())) {
+            // SAFETY: the queue owns its links.
+            Some(tail) => unsafe { Link::set_next(tail, link.as_ptr()) },
+            None => self.head.set(link.as_ptr()),
+        }
+    }
+
+    /// The oldest one, left in place.
+    #[inline]
+    fn peek(&self) -> Option<NonNull<Block>> {
+        let head = NonNull::new(self.head.get())?;
+        // SAFETY: all links here are blocks'.
+        Some(unsafe { Block::of_link(head) })
+    }
+
+    /// Takes the oldest one out.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<NonNull<Block>> {
+        self.pop_if(|_| true)
+    }
+
+    /// Takes the oldest one out if it has started.
+    #[inline]
+    pub(super) fn pop_started(&self) -> Option<NonNull<Block>> {
+        self.pop_if(|block| block.has(flag::STARTED))
+    }
+
+    /// Takes the oldest one out if it has not started and wants a stack of the common size.
+    #[inline]
+    pub(super) fn pop_for_reuse(&self) -> Option<NonNull<Block>> {
+        self.pop_if(|block| !block.has(flag::STARTED | flag::OWN_STACK))
+    }
+
+    #[inline]
+    fn pop_if(&self, wanted: impl FnOnce(&Block) -> bool) -> Option<NonNull<Block>> {
+        let block = self.peek()?;
+        // SAFETY: a queued block is alive: the scheduler has a reference until it has ended.
+        if !wanted(unsafe { block.as_ref() }) {
+            return None;
+        }
+        let head = NonNull::new(self.head.get())?;
+        // SAFETY: the queue owns its links.
+        let next = unsafe { Link::next(head) };
+        self.head.set(next);
+        if next.is_null() {
+            self.tail.set(ptr::null_mut());
+        }
+        Some(block)
+    }
+}

@@ -1,0 +1,218 @@
+//! Where control blocks come from: chunks that are never unmapped.
+//!
+//! Owns: the list of chunks and the free blocks. A free block is in exactly one free list: a scheduler's own
+//! (owner thread only) or the global one.
+//!
+//! Invariants
+//! - I1. A block's memory stays a block for the life of the process, so a listing may read the atomic fields of any block at
+//!   any time, and a waker may look at one that has just ended.
+//! - I2. Only blocks below a chunk's `used` have been initialised.
+//!
+//! Recycling costs no system call and no lock while a scheduler's own list has a block.
+#![expect(unsafe_code, reason = "carves typed blocks out of raw chunks")]
+
+use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
+
+use sinew_core::inbox::Link;
+
+use crate::scheduler::block::{Block, BlockRef};
+use crate::scheduler::current;
+
+/// Blocks in the first chunk; each later one is twice the one before, up to the most.
+const CHUNK_BLOCKS_MIN: usize = 256;
+const CHUNK_BLOCKS_MAX: usize = 16 * 1024;
+/// How many blocks a scheduler takes from the global list at a time.
+const BATCH: usize = 64;
+/// How many free blocks a scheduler keeps before it gives a batch back.
+const LOCAL_MAX: usize = 64 * 1024;
+
+struct Chunk {
+    blocks: NonNull<Block>,
+    len: usize,
+    used: AtomicUsize,
+    next: *const Chunk,
+}
+
+// SAFETY: a chunk is immutable but for its atomic counter; its blocks have their own rules.
+unsafe impl Sync for Chunk {}
+// SAFETY: as above.
+unsafe impl Send for Chunk {}
+
+/// The newest chunk; the older ones follow by `next`. Read without a lock by listings.
+static CHUNKS: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
+
+/// The free blocks that no scheduler has, chained by their links. The lock also serialises the growth of
+/// chunks.
+static GLOBAL: Mutex<Free> = Mutex::new(Free::new());
+
+/// A chain of free blocks.
+#[derive(Debug)]
+pub(crate) struct Free {
+    head: Cell<*mut Link>,
+    len: Cell<usize>,
+}
+
+// SAFETY: the blocks in the chain belong to whoever owns the chain.
+unsafe impl Send for Free {}
+
+impl Free {
+    pub(super) const fn new() -> Self {
+        Self {
+            head: Cell::new(ptr::null_mut()),
+            len: Cell::new(0),
+        }
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<NonNull<Block>> {
+        let link = NonNull::new(self.head.get())?;
+        // SAFETY: the chain owns its links, which are parts of blocks.
+        self.head.set(unsafe { Link::next(link) });
+        self.len.set(self.len.get() - 1);
+        // SAFETY: as above.
+        Some(unsafe { Block::of_link(link) })
+    }
+
+    #[inline]
+    fn push(&self, block: NonNull<Block>) {
+        // SAFETY: a free block belongs to whoever frees it.
+        let link = NonNull::from(unsafe { &block.as_ref().link });
+        // SAFETY: as above.
+        unsafe { Link::set_next(link, self.head.get()) };
+        self.head.set(link.as_ptr());
+        self.len.set(self.len.get() + 1);
+    }
+
+    /// Gives everything back to the global list. At a scheduler's end.
+    pub(super) fn give_back(&self) {
+        let global = lock_global();
+        while let Some(block) = self.pop() {
+            global.push(block);
+        }
+    }
+
+    /// A block for a new coroutine, with one reference, which the caller owns.
+    #[inline]
+    pub(super) fn take(&self) -> NonNull<Block> {
+        match self.pop() {
+            Some(block) => block,
+            None => self.refill(),
+        }
+    }
+
+    #[cold]
+    fn refill(&self) -> NonNull<Block> {
+        let global = lock_global();
+        for _ in 0..BATCH {
+            match global.pop() {
+                Some(block) => self.push(block),
+                None => break,
+            }
+        }
+        self.pop().unwrap_or_else(carve)
+    }
+}
+
+fn lock_global() -> std::sync::MutexGuard<'static, Free> {
+    // A panic cannot come between the two stores of a push or pop.
+    GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Initialises one more block of the newest chunk, or of a new one. The caller holds the global lock.
+fn carve() -> NonNull<Block> {
+    // ORDERING: Relaxed: written under the global lock only.
+    let newest = CHUNKS.load(Relaxed);
+    // SAFETY: chunks are never freed.
+    let chunk = match unsafe { newest.as_ref() } {
+        Some(chunk) if chunk.used.load(Relaxed) < chunk.len => chunk,
+        newest => add_chunk(newest),
+    };
+    let used = chunk.used.load(Relaxed);
+    // SAFETY: below `len`.
+    let block = unsafe { chunk.blocks.add(used) };
+    // SAFETY: aligned, in bounds, not yet initialised, nobody else's.
+    unsafe { block.write(Block::new()) };
+    // ORDERING: Release publishes the initialised block to listings (I2).
+    chunk.used.store(used + 1, Release);
+    block
+}
+
+fn add_chunk(newest: Option<&'static Chunk>) -> &'static Chunk {
+    let len = newest.map_or(CHUNK_BLOCKS_MIN, |chunk| {
+        (chunk.len * 2).min(CHUNK_BLOCKS_MAX)
+    });
+    let layout = Layout::array::<Block>(len).unwrap_or_else(|_| unreachable!("a few megabytes"));
+    // SAFETY: the layout is not empty.
+    let memory = unsafe { alloc(layout) };
+    let Some(blocks) = NonNull::new(memory.cast::<Block>()) else {
+        handle_alloc_error(layout)
+    };
+    let next = newest.map_or(ptr::null(), ptr::from_ref);
+    let chunk: &'static Chunk = Box::leak(Box::new(Chunk {
+        blocks,
+        len,
+        used: AtomicUsize::new(0),
+        next,
+    }));
+    // ORDERING: Release publishes the chunk to listings.
+    CHUNKS.store(ptr::from_ref(chunk).cast_mut(), Release);
+    chunk
+}
+
+/// Every block that was ever in use, for listings: most are free or have ended, which their fields tell.
+pub(crate) fn for_each_block(mut f: impl FnMut(&'static Block)) {
+    // ORDERING: Acquire pairs with the Release in `add_chunk`.
+    let mut chunk: *const Chunk = CHUNKS.load(Acquire);
+    // SAFETY: chunks are never freed.
+    while let Some(this) = unsafe { chunk.as_ref() } {
+        // ORDERING: Acquire pairs with the Release in `carve`.
+        for index in 0..this.used.load(Acquire) {
+            // SAFETY: below `used`.
+            let block = unsafe { this.blocks.add(index) };
+            // SAFETY: I1, I2.
+            f(unsafe { &*block.as_ptr() });
+        }
+        chunk = this.next;
+    }
+}
+
+/// Takes back a block whose last reference has gone.
+///
+/// # Safety
+///
+/// The reference count has reached zero.
+pub(super) unsafe fn release(block: NonNull<Block>) {
+    // SAFETY: I1.
+    let this = unsafe { block.as_ref() };
+    this.change(|| this.id.store(0, Relaxed));
+    let extra = this.extra.swap(ptr::null_mut(), Relaxed);
+    if !extra.is_null() {
+        // A listing may be reading the name: it holds this lock while it does.
+        let park = this.park.lock();
+        drop(park);
+        // SAFETY: made by `extra_or_new`; nobody references the block any more.
+        drop(unsafe { Box::from_raw(extra) });
+    }
+    let kept = current::with_scheduler(|scheduler| {
+        let free = scheduler.free_blocks();
+        (free.len.get() < LOCAL_MAX).then(|| free.push(block))
+    });
+    if kept.flatten().is_none() {
+        lock_global().push(block);
+    }
+}
+
+/// Makes a reference out of the count that a taken block comes with.
+///
+/// # Safety
+///
+/// The block's count was set to include this reference.
+pub(super) unsafe fn first_ref(block: NonNull<Block>) -> BlockRef {
+    // SAFETY: the caller vouches for the count.
+    unsafe { BlockRef::adopt(block) }
+}

@@ -1,0 +1,459 @@
+//! Making coroutines: `spawn_local`, `go_local` and the builder.
+//!
+//! Owns: the way from a closure to a block in the ready queue. Thread: the scheduler's.
+//! Nothing of the closure runs here; a stack is bound when its turn comes.
+#![expect(unsafe_code, reason = "fills in new control blocks")]
+
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::{fmt, io};
+
+use sinew_context::stack::{StackConfig, StackError};
+
+use crate::cancel::CancelToken;
+use crate::error::{Cancelled, WaitError};
+use crate::join::JoinHandle;
+use crate::scheduler::block::{Block, BlockRef, flag, life};
+use crate::scheduler::door::Figures;
+use crate::scheduler::{Scheduler, body, current, slab, unhandled};
+
+/// How many ids a scheduler takes from the process's count at a time.
+const IDS: u64 = 1024;
+
+/// Starts a coroutine on this thread's scheduler and returns a handle to its end.
+///
+/// `f` runs when its turn comes, on this thread, so it need not be `Send`. Dropping the handle detaches it.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Panics
+///
+/// Outside of [`crate::run`]: there is no scheduler on this thread. [`Builder::spawn_local`] returns that.
+///
+/// # Examples
+///
+/// ```
+/// sinew::run(|| {
+///     let handle = sinew::spawn_local(|| 6 * 7);
+///     assert_eq!(handle.join().unwrap(), 42);
+/// });
+/// ```
+#[track_caller]
+#[inline]
+pub fn spawn_local<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    let location = Location::caller();
+    match current::with_scheduler(|scheduler| {
+        // SAFETY: both are 'static.
+        unsafe { scheduler.spawn_block(f, life::HANDLE, location, |_| {}) }
+    }) {
+        // SAFETY: the block was made for `T`, with a count for the handle.
+        Some(block) => unsafe { JoinHandle::new(block) },
+        None => panic!("spawn_local called outside of sinew::run: no scheduler on this thread"),
+    }
+}
+
+/// Starts a detached coroutine on this thread's scheduler.
+///
+/// It is reclaimed by itself. Its panic, or the `Err` it returns, reaches the hook set by
+/// [`crate::inspect::on_unhandled`] once; without a hook a panic is raised again by [`crate::run`] at its end.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Panics
+///
+/// Outside of [`crate::run`].
+#[track_caller]
+#[inline]
+pub fn go_local<F, T>(f: F)
+where
+    F: FnOnce() -> T + 'static,
+    T: Detached + 'static,
+{
+    let location = Location::caller();
+    let body = move || settle(f());
+    // SAFETY: both are 'static.
+    let spawned = current::with_scheduler(|scheduler| unsafe {
+        scheduler.spawn_block(body, 0, location, |_| {});
+    });
+    assert!(
+        spawned.is_some(),
+        "go_local called outside of sinew::run: no scheduler on this thread"
+    );
+}
+
+/// Reports what a detached coroutine ended with, if that is an error.
+fn settle<T: Detached>(value: T) {
+    if let Err(error) = value.settle() {
+        let id = crate::current().map_or(0, |current| current.id());
+        unhandled::report_error(id, &error);
+    }
+}
+
+/// What a detached coroutine may return: nothing, or a result whose error goes to the unhandled hook.
+pub trait Detached: sealed::Sealed {
+    /// The result as an I/O result.
+    #[doc(hidden)]
+    fn settle(self) -> io::Result<()>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    /// What a function pointer returns.
+    pub trait Returns {
+        type Value;
+    }
+    impl<R> Returns for fn() -> R {
+        type Value = R;
+    }
+    impl Sealed for super::Never {}
+    impl Sealed for () {}
+    impl Sealed for std::io::Result<()> {}
+    impl Sealed for Result<(), crate::WaitError> {}
+    impl Sealed for Result<(), crate::Cancelled> {}
+}
+
+/// The type `!`, which stable Rust names only as what a function pointer does not return.
+type Never = <fn() -> ! as sealed::Returns>::Value;
+
+impl Detached for Never {
+    fn settle(self) -> io::Result<()> {
+        self
+    }
+}
+
+impl Detached for () {
+    fn settle(self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Detached for io::Result<()> {
+    fn settle(self) -> io::Result<()> {
+        self
+    }
+}
+
+impl Detached for Result<(), WaitError> {
+    fn settle(self) -> io::Result<()> {
+        Ok(self?)
+    }
+}
+
+impl Detached for Result<(), Cancelled> {
+    fn settle(self) -> io::Result<()> {
+        Ok(self?)
+    }
+}
+
+/// Starts coroutines with a name, a stack size or a cancel parent.
+///
+/// # Examples
+///
+/// ```
+/// sinew::run(|| {
+///     let handle = sinew::Builder::new()
+///         .name("parser")
+///         .stack_size(1 << 20)
+///         .spawn_local(|| sinew::current().unwrap().name())
+///         .unwrap();
+///     assert_eq!(handle.join().unwrap().as_deref(), Some("parser"));
+/// });
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Builder {
+    name: Option<String>,
+    stack_bytes: Option<usize>,
+    guard_bytes: usize,
+    parent: Option<CancelToken>,
+}
+
+impl Builder {
+    /// A builder with every default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the coroutine, for listings and reports.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The usable size of the stack, in bytes; at least 32 KiB and at most 1 GiB; 0 means the default, 248 KiB.
+    /// Sizes are rounded up by at most a fifth.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_bytes = Some(bytes);
+        self
+    }
+
+    /// The size of the inaccessible guard below the stack, in bytes, at most 1 GiB; rounded up to a power of two of
+    /// pages; 0 means one page. Foreign code without stack probes wants a guard as large as its largest frame.
+    pub fn guard_size(mut self, bytes: usize) -> Self {
+        self.guard_bytes = bytes;
+        self
+    }
+
+    /// Cancelling `token` cancels the coroutine.
+    pub fn cancel_parent(mut self, token: &CancelToken) -> Self {
+        self.parent = Some(token.clone());
+        self
+    }
+
+    /// Starts a coroutine on this thread's scheduler, see [`spawn_local`].
+    ///
+    /// # Errors
+    ///
+    /// `State` outside of [`crate::run`], `Invalid` for a stack or guard size out of range. `f` comes back inside
+    /// the error; nothing of it has run.
+    #[track_caller]
+    pub fn spawn_local<F, T>(&self, f: F) -> Result<JoinHandle<T>, SpawnError<F>>
+    where
+        F: FnOnce() -> T + 'static,
+        T: 'static,
+    {
+        let location = Location::caller();
+        let config = match self.config() {
+            Ok(config) => config,
+            Err(error) => {
+                return Err(SpawnError {
+                    kind: SpawnErrorKind::Invalid(error),
+                    refused: f,
+                });
+            }
+        };
+        let mut body = Some(f);
+        let block = current::with_scheduler(|scheduler| {
+            let body = body.take()?;
+            // SAFETY: both are 'static.
+            Some(unsafe {
+                scheduler.spawn_block(body, life::HANDLE, location, |block| {
+                    self.equip(block, config)
+                })
+            })
+        });
+        match (block.flatten(), body) {
+            // SAFETY: the block was made for `T`, with a count for the handle.
+            (Some(block), _) => Ok(unsafe { JoinHandle::new(block) }),
+            (None, Some(refused)) => Err(SpawnError {
+                kind: SpawnErrorKind::State,
+                refused,
+            }),
+            (None, None) => unreachable!("a taken body has a block"),
+        }
+    }
+
+    /// Starts a detached coroutine on this thread's scheduler, see [`go_local`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::spawn_local`].
+    #[track_caller]
+    pub fn go_local<F, T>(&self, f: F) -> Result<(), SpawnError<F>>
+    where
+        F: FnOnce() -> T + 'static,
+        T: Detached + 'static,
+    {
+        // Checked first, so that what is refused is `f` itself.
+        if let Err(error) = self.config() {
+            return Err(SpawnError {
+                kind: SpawnErrorKind::Invalid(error),
+                refused: f,
+            });
+        }
+        if current::with_scheduler(|_| ()).is_none() {
+            return Err(SpawnError {
+                kind: SpawnErrorKind::State,
+                refused: f,
+            });
+        }
+        match self.spawn_local(move || settle(f())) {
+            Ok(handle) => {
+                drop(handle);
+                Ok(())
+            }
+            Err(_) => unreachable!("the size and the thread were checked"),
+        }
+    }
+
+    fn config(&self) -> Result<Option<StackConfig>, StackError> {
+        if self.stack_bytes.is_none_or(|bytes| bytes == 0) && self.guard_bytes == 0 {
+            return Ok(None);
+        }
+        StackConfig::new(self.stack_bytes.unwrap_or(0), self.guard_bytes).map(Some)
+    }
+
+    /// Gives a new block what was asked for.
+    fn equip(&self, block: &Block, config: Option<StackConfig>) {
+        if let Some(name) = &self.name {
+            block
+                .extra_or_new()
+                .name
+                .get_or_init(|| name.as_str().into());
+        }
+        if let Some(config) = config {
+            block.extra_or_new().stack.get_or_init(|| config);
+            block.flags.fetch_or(flag::OWN_STACK, Relaxed);
+        }
+        if let Some(parent) = &self.parent {
+            CancelToken::attach(&BlockRef::of(block), Some(parent));
+        }
+    }
+}
+
+/// A coroutine could not be started; the closure comes back.
+pub struct SpawnError<F> {
+    kind: SpawnErrorKind,
+    refused: F,
+}
+
+#[derive(Debug)]
+enum SpawnErrorKind {
+    State,
+    Invalid(StackError),
+}
+
+impl<F> SpawnError<F> {
+    /// The closure that was refused; nothing of it has run.
+    pub fn into_inner(self) -> F {
+        self.refused
+    }
+
+    /// Whether there is no scheduler on this thread.
+    #[must_use]
+    pub fn is_state(&self) -> bool {
+        matches!(self.kind, SpawnErrorKind::State)
+    }
+
+    /// Whether a size was out of range.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.kind, SpawnErrorKind::Invalid(_))
+    }
+}
+
+impl<F> fmt::Debug for SpawnError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpawnError")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for SpawnError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            SpawnErrorKind::State => {
+                f.write_str("no scheduler on this thread: call this inside sinew::run")
+            }
+            SpawnErrorKind::Invalid(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<F> std::error::Error for SpawnError<F> {}
+
+impl Scheduler {
+    /// Puts a closure into a new block and the block into the ready queue. The block has one count for the scheduler,
+    /// and one more for the caller if `life` says that a handle exists.
+    ///
+    /// # Safety
+    ///
+    /// `body`, what it borrows and what it returns are good until the coroutine has ended and its result is taken.
+    #[inline]
+    pub(super) unsafe fn spawn_block<F: FnOnce() -> T, T>(
+        &self,
+        body: F,
+        life: u8,
+        location: &'static Location<'static>,
+        equip: impl FnOnce(&Block),
+    ) -> NonNull<Block> {
+        let raw = self.free_blocks().take();
+        // SAFETY: a block from the free list is initialised and the caller's.
+        let block = unsafe { raw.as_ref() };
+        block
+            .door
+            .store(ptr::from_ref(self.door()).cast_mut(), Relaxed);
+        let flags = if self.is_ending() { flag::CANCEL } else { 0 };
+        block.flags.store(flags, Relaxed);
+        block.shield.set(0);
+        block.refusals.set(0);
+        block.outcome.store(0, Relaxed);
+        block
+            .refs
+            .store(1 + u32::from(life & life::HANDLE), Relaxed);
+        // ORDERING: Release: listings that see the new life see the fields above.
+        block.life.store(life, Release);
+        // SAFETY: new, the caller's; the lifetimes are the caller's duty.
+        unsafe { body::put(block, body) };
+        block.change(|| {
+            block
+                .location
+                .store(ptr::from_ref(location).cast_mut(), Relaxed);
+            block.id.store(self.next_id(), Relaxed);
+        });
+        let figures = &self.door().figures;
+        figures
+            .alive
+            .store(figures.alive.load(Relaxed) + 1, Relaxed);
+        Figures::add(&figures.created, 1);
+        equip(block);
+        self.push_ready(block);
+        raw
+    }
+
+    #[inline]
+    fn next_id(&self) -> u64 {
+        let mut range = self.ids.take();
+        let id = range.next().unwrap_or_else(|| {
+            range = new_ids();
+            range.next().unwrap_or(1)
+        });
+        self.ids.set(range);
+        id
+    }
+}
+
+/// A fresh range of ids. They are never used again: 2^64 last for centuries.
+#[cold]
+fn new_ids() -> std::ops::Range<u64> {
+    use std::sync::atomic::AtomicU64;
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let start = NEXT.fetch_add(IDS, Relaxed);
+    start..start + IDS
+}
+
+/// Spawns the first coroutine of a `run`.
+///
+/// # Safety
+///
+/// As for [`Scheduler::spawn_block`].
+#[track_caller]
+pub(super) unsafe fn spawn_main<F: FnOnce() -> T, T>(
+    scheduler: &Scheduler,
+    body: F,
+) -> JoinHandle<T> {
+    // SAFETY: passed on to the caller.
+    let block = unsafe { scheduler.spawn_block(body, life::HANDLE, Location::caller(), |_| {}) };
+    // SAFETY: the block was made for `T`, with a count for the handle.
+    unsafe { JoinHandle::new(block) }
+}
+
+/// The reference that a handle holds.
+///
+/// # Safety
+///
+/// The caller gives one count away.
+pub(crate) unsafe fn handle_ref(block: NonNull<Block>) -> BlockRef {
+    // SAFETY: passed on to the caller.
+    unsafe { slab::first_ref(block) }
+}

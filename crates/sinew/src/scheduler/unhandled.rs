@@ -1,0 +1,71 @@
+//! Failures that nobody joined: where they go.
+//!
+//! Owns: the process's hook. Any thread.
+
+use std::any::Any;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::scheduler::body::Payload;
+use crate::scheduler::current;
+
+/// A failure of a coroutine that nobody joined.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Unhandled<'a> {
+    /// It panicked with this payload.
+    Panic {
+        /// The coroutine's id.
+        id: u64,
+        /// What it panicked with.
+        payload: &'a (dyn Any + Send),
+    },
+    /// It returned this error.
+    Error {
+        /// The coroutine's id.
+        id: u64,
+        /// What it returned.
+        error: &'a io::Error,
+    },
+}
+
+type Hook = Arc<dyn Fn(&Unhandled<'_>) + Send + Sync>;
+
+static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
+
+/// Sets the function that is told of every failure that nobody joined: a panic of a detached coroutine, or of one
+/// whose handle was dropped, and an `Err` that a detached coroutine returned.
+///
+/// It is called once per failure, on the thread where the failure was found, possibly inside the failing
+/// coroutine. With a hook set, [`crate::run`] does not raise such panics again. `None` takes the hook away.
+///
+/// # Suspends
+///
+/// Never; the hook itself should not wait.
+pub fn on_unhandled(hook: Option<Box<dyn Fn(&Unhandled<'_>) + Send + Sync>>) {
+    *HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook.map(Hook::from);
+}
+
+fn hook() -> Option<Hook> {
+    HOOK.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// A panic that nobody joined: to the hook, or else kept for `run` to raise.
+pub(crate) fn report(id: u64, payload: Payload) {
+    if let Some(hook) = hook() {
+        hook(&Unhandled::Panic {
+            id,
+            payload: &*payload,
+        });
+    } else {
+        // Outside of a scheduler nobody is left to raise it; the panic hook has already told of it.
+        current::with_scheduler(|scheduler| scheduler.keep_panic(payload));
+    }
+}
+
+/// An error that a detached coroutine returned: to the hook, if there is one.
+pub(crate) fn report_error(id: u64, error: &io::Error) {
+    if let Some(hook) = hook() {
+        hook(&Unhandled::Error { id, error });
+    }
+}

@@ -1,0 +1,180 @@
+//! The party that waits: the current coroutine, or the current thread where there is none.
+//!
+//! Owns: the way a party stops and goes on, for everything in the crate that waits.
+//! Thread: the waiting one; a thread party's wake function runs on any.
+//!
+//! Invariants
+//! - I1. A thread party stays in the frame of the wait until its wake, if one is owed, has been done.
+#![expect(unsafe_code, reason = "lends the waiting frame to the wait protocol")]
+
+use std::cell::UnsafeCell;
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+
+use crate::error::WaitError;
+use crate::scheduler::block::Block;
+use crate::scheduler::current::{Place, place};
+use crate::sys::clock;
+
+/// A party about to wait, with its deadline.
+pub(crate) struct Waiting<'a> {
+    place: Place<'a>,
+    deadline_ns: Option<u64>,
+    /// Initialised when a plain thread first waits by this value.
+    thread: UnsafeCell<MaybeUninit<ThreadParty>>,
+}
+
+/// A waiting thread.
+struct ThreadParty {
+    waiter: Waiter,
+    node: Node,
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl<'a> Waiting<'a> {
+    /// The current party, without or with a deadline on the runtime's clock.
+    ///
+    /// Fails with `State` on a scheduler's own frame, where nothing may wait.
+    #[inline]
+    pub(crate) fn new(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
+        let place = place();
+        if matches!(place, Place::Frame) {
+            return Err(WaitError::State);
+        }
+        Ok(Self {
+            place,
+            deadline_ns,
+            thread: UnsafeCell::new(MaybeUninit::uninit()),
+        })
+    }
+
+    /// The block that waits, if it is a coroutine.
+    pub(crate) fn block(&self) -> Option<&'a Block> {
+        match self.place {
+            Place::Coroutine(_, block) => Some(block),
+            Place::Thread | Place::Frame => None,
+        }
+    }
+
+    /// The id of the waiting coroutine; 0 for a thread.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.block().map_or(0, Block::id)
+    }
+
+    /// What a finished wait means for the caller. Raises the forced unwind where one is due.
+    #[inline]
+    pub(crate) fn result(&self, reason: Reason) -> Result<(), WaitError> {
+        match reason {
+            Reason::Woken => Ok(()),
+            Reason::Timeout => Err(WaitError::Timeout),
+            Reason::Closed => Err(WaitError::Closed),
+            Reason::Cancelled => {
+                if let Place::Coroutine(scheduler, block) = self.place {
+                    scheduler.note_refusal(block);
+                }
+                Err(WaitError::Cancelled)
+            }
+        }
+    }
+
+    /// Waits for nothing but the deadline and a cancel.
+    pub(crate) fn sleep(&self, record: Record) -> Reason {
+        if let Some(reason) = self.refused() {
+            return reason;
+        }
+        let (waiter, _) = self.party();
+        // SAFETY: the party's own, and in place.
+        unsafe { waiter.as_ref() }.word.arm();
+        self.suspend(record)
+    }
+}
+
+// SAFETY: a coroutine's waiter and node are in its block, a thread's in `self`, which is borrowed; both are idle and
+// unlinked whenever user code runs, as `wait_in` sees to. `suspend` goes on only after the claimer's wake, or
+// after its own won claim.
+unsafe impl Suspend for Waiting<'_> {
+    #[inline]
+    fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
+        if let Place::Coroutine(_, block) = self.place {
+            return (NonNull::from(&block.waiter), NonNull::from(&block.node));
+        }
+        let party = ThreadParty {
+            waiter: Waiter::with_wake(wake_thread),
+            node: Node::new(),
+            thread: thread::current(),
+            woken: AtomicBool::new(false),
+        };
+        // SAFETY: `self` is not shared, and no earlier party in the cell is in use: its wait is over. (One that
+        // was there keeps a count of its thread; `Drop` sees to the last.)
+        let party = unsafe { (*self.thread.get()).write(party) };
+        (NonNull::from(&party.waiter), NonNull::from(&party.node))
+    }
+
+    #[inline]
+    fn refused(&self) -> Option<Reason> {
+        match self.place {
+            Place::Coroutine(_, block) if block.is_refused() => Some(Reason::Cancelled),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn suspend(&self, record: Record) -> Reason {
+        match self.place {
+            Place::Coroutine(scheduler, block) => scheduler.wait(block, record, self.deadline_ns),
+            Place::Thread | Place::Frame => {
+                // SAFETY: `party` initialised it for this wait.
+                let party = unsafe { (*self.thread.get()).assume_init_ref() };
+                let reason = party.wait(self.deadline_ns);
+                // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
+                // the party needs no drop and stays readable for the unlinking.
+                drop(unsafe { std::ptr::read(&raw const party.thread) });
+                reason
+            }
+        }
+    }
+}
+
+impl ThreadParty {
+    fn wait(&self, deadline_ns: Option<u64>) -> Reason {
+        // ORDERING: Acquire pairs with the Release in `wake_thread`: what was handed over is seen.
+        while !self.woken.load(Acquire) {
+            let Some(deadline_ns) = deadline_ns else {
+                thread::park();
+                continue;
+            };
+            let left_ns = deadline_ns.saturating_sub(clock::now_ns());
+            if left_ns == 0 {
+                if self.waiter.word.claim(Reason::Timeout) == Claim::Won {
+                    break;
+                }
+                // Someone was faster, and owes the wake.
+                thread::park();
+            } else {
+                thread::park_timeout(Duration::from_nanos(left_ns));
+            }
+        }
+        self.waiter.word.finish()
+    }
+}
+
+/// Wakes a waiting thread. The party may be gone as soon as `woken` is set, so the handle is
+/// counted up before.
+unsafe fn wake_thread(waiter: NonNull<Waiter>) {
+    // SAFETY: this function is only given to thread parties' waiters.
+    let party = unsafe { waiter.byte_sub(offset_of!(ThreadParty, waiter)) }.cast::<ThreadParty>();
+    // SAFETY: I1.
+    let party = unsafe { party.as_ref() };
+    let thread = party.thread.clone();
+    // ORDERING: Release pairs with the Acquire in `wait`.
+    party.woken.store(true, Release);
+    thread.unpark();
+}

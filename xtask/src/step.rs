@@ -1,0 +1,270 @@
+//! The kinds of checks: what each one runs.
+//!
+//! To add a kind, add a function and a line in [`KINDS`]; the command line, the order within `ci` and
+//! the usage follow from there. docs/TESTING.md says what each is for.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::runner::{cargo, execute, execute_without_terminal, files, root};
+use crate::tidy;
+
+/// How much longer than usual stress tests run under `ci`, unless `SINEW_STRESS` is set already.
+const STRESS_CI: &str = "2";
+
+/// How many pre-emptions loom explores, unless `LOOM_MAX_PREEMPTIONS` is set already. Without a bound
+/// a model with a lock in it does not end.
+const LOOM_PREEMPTIONS: &str = "3";
+
+/// A kind of check.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// What it is called on the command line.
+    pub(crate) name: &'static str,
+    /// One line for the usage and the log.
+    pub(crate) what: &'static str,
+    /// Whether `ci` runs it.
+    pub(crate) in_ci: bool,
+    /// Runs it, with the arguments that came after `--`.
+    pub(crate) run: fn(&[String]) -> Outcome,
+}
+
+/// What came of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It ran and found nothing.
+    Passed,
+    /// It could not run here, for this reason.
+    Skipped(String),
+    /// It found something, or broke.
+    Failed(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Skipped(why) => write!(f, "SKIPPED: {why}"),
+            Self::Failed(why) => write!(f, "FAILED: {why}"),
+        }
+    }
+}
+
+/// Every kind, the cheap ones first.
+pub(crate) const KINDS: &[Kind] = &[
+    Kind {
+        name: "fmt",
+        what: "rustfmt over every file of the repository",
+        in_ci: true,
+        run: fmt,
+    },
+    Kind {
+        name: "tidy",
+        what: "the project's own rules",
+        in_ci: true,
+        run: tidy,
+    },
+    Kind {
+        name: "clippy",
+        what: "lints, warnings are errors",
+        in_ci: true,
+        run: clippy,
+    },
+    Kind {
+        name: "doc",
+        what: "rustdoc, warnings are errors",
+        in_ci: true,
+        run: doc,
+    },
+    Kind {
+        name: "test",
+        what: "tests and doctests",
+        in_ci: true,
+        run: test,
+    },
+    Kind {
+        name: "one-cpu",
+        what: "the tests again, on one CPU",
+        in_ci: true,
+        run: one_cpu,
+    },
+    Kind {
+        name: "loom",
+        what: "every interleaving of the protocols",
+        in_ci: true,
+        run: loom,
+    },
+    Kind {
+        name: "tour",
+        what: "the default command, not on a terminal",
+        in_ci: true,
+        run: tour,
+    },
+    Kind {
+        name: "deny",
+        what: "licences, sources, bans (cargo-deny)",
+        in_ci: true,
+        run: deny,
+    },
+    Kind {
+        name: "bench",
+        what: "the figures of docs/BENCHMARKS.md",
+        in_ci: false,
+        run: bench,
+    },
+];
+
+fn fmt(_: &[String]) -> Outcome {
+    let files = match files(&["*.rs"]) {
+        Ok(files) => files,
+        Err(text) => return Outcome::Failed(text),
+    };
+    let mut command = Command::new("rustfmt");
+    command
+        .args(["--check", "--edition", "2024"])
+        .args(files)
+        .current_dir(root());
+    execute(&mut command)
+}
+
+fn tidy(_: &[String]) -> Outcome {
+    match tidy::run() {
+        Ok(0) => Outcome::Passed,
+        Ok(count) => Outcome::Failed(format!("{count} breaches of the rules, listed above")),
+        Err(text) => Outcome::Failed(text),
+    }
+}
+
+fn clippy(_: &[String]) -> Outcome {
+    execute(&mut cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+fn doc(_: &[String]) -> Outcome {
+    execute(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn test(rest: &[String]) -> Outcome {
+    execute(or_set(
+        cargo(["test", "--workspace"]).args(rest),
+        "SINEW_STRESS",
+        STRESS_CI,
+    ))
+}
+
+fn one_cpu(rest: &[String]) -> Outcome {
+    let Some(cpu) = first_cpu() else {
+        return Outcome::Failed("no CPU is listed in /proc/self/status".to_owned());
+    };
+    // Doctests are left out: they would be compiled again, and on one CPU.
+    let inner = cargo(["test", "--workspace", "--tests"]);
+    let mut command = Command::new("taskset");
+    command
+        .args(["-c", &cpu])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .args(rest);
+    execute(command.current_dir(root()))
+}
+
+fn loom(rest: &[String]) -> Outcome {
+    match files(&["crates/core/tests/loom_*.rs"]) {
+        Ok(models) if models.is_empty() => {
+            return Outcome::Skipped("there is no crates/core/tests/loom_*.rs".to_owned());
+        }
+        Ok(_) => {}
+        Err(text) => return Outcome::Failed(text),
+    }
+    let mut command = cargo(["test", "-p", "sinew-core", "--release", "--test", "loom_*"]);
+    // A directory of its own: the flag changes every crate, and would evict the usual build.
+    command
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", target().join("loom"));
+    execute(or_set(
+        command.args(rest),
+        "LOOM_MAX_PREEMPTIONS",
+        LOOM_PREEMPTIONS,
+    ))
+}
+
+fn tour(rest: &[String]) -> Outcome {
+    let mut command = cargo(["run", "--release"]);
+    if !rest.is_empty() {
+        command.arg("--").args(rest);
+    }
+    execute_without_terminal(&mut command)
+}
+
+fn deny(_: &[String]) -> Outcome {
+    let found = cargo(["deny", "--version"]).output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        return Outcome::Skipped("cargo-deny is not installed".to_owned());
+    }
+    execute(&mut cargo(["deny", "check", "bans", "licenses", "sources"]))
+}
+
+fn bench(rest: &[String]) -> Outcome {
+    execute(cargo(["run", "--release", "-p", "sinew-cli", "--", "bench"]).args(rest))
+}
+
+/// Sets a variable for a program, unless the caller has set it.
+fn or_set<'a>(command: &'a mut Command, key: &str, value: &str) -> &'a mut Command {
+    if std::env::var_os(key).is_none() {
+        command.env(key, value);
+    }
+    command
+}
+
+/// The directory of build results.
+fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(given) => root().join(given),
+        None => root().join("target"),
+    }
+}
+
+/// The first CPU that this process may use, which is not always number 0.
+fn first_cpu() -> Option<String> {
+    first_cpu_of(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// The first CPU listed in the text of a `/proc/…/status`.
+fn first_cpu_of(status: &str) -> Option<String> {
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let first = list.trim().split([',', '-']).next()?;
+    first.parse::<u32>().ok().map(|cpu| cpu.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_allowed_cpu_is_found() {
+        assert_eq!(
+            first_cpu_of("A:\t1\nCpus_allowed_list:\t4-7,9\n"),
+            Some("4".to_owned())
+        );
+        assert_eq!(
+            first_cpu_of("Cpus_allowed_list:\t3\n"),
+            Some("3".to_owned())
+        );
+        assert_eq!(first_cpu_of("Cpus_allowed:\tff\n"), None);
+    }
+
+    #[test]
+    fn kinds_have_distinct_names() {
+        for (index, kind) in KINDS.iter().enumerate() {
+            assert!(KINDS[..index].iter().all(|other| other.name != kind.name));
+        }
+    }
+}

@@ -7,5 +7,5 @@ mod word;
 
 pub use node::{Node, Waiter};
 pub use queue::{Claimed, Queue, WakeList};
-pub use suspend::{Kind, Record, Suspend, wait_in};
+pub use suspend::{Kind, Record, Suspend, wait_in, wait_in_front};
 pub use word::{Claim, Outcome, Reason, WaitWord};

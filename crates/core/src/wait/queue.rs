@@ -62,6 +62,22 @@ impl Queue {
         self.tail = node;
     }
 
+    /// Puts a node before all others.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push_back`](Self::push_back).
+    #[inline]
+    pub unsafe fn push_front(&mut self, node: NonNull<Node>) {
+        let tail = self.tail;
+        // SAFETY: the caller's duties are the same.
+        unsafe { self.push_back(node) };
+        if !tail.is_null() {
+            // The last of a ring is before its first, so a node between the two is either.
+            self.tail = tail;
+        }
+    }
+
     /// Takes a node out if it is in; says whether it was.
     ///
     /// # Safety

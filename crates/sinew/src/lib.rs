@@ -9,6 +9,7 @@ pub mod io;
 mod join;
 mod park;
 mod scheduler;
+pub mod sync;
 mod sys;
 pub mod time;
 

@@ -209,6 +209,18 @@ impl Block {
         self.life.load(Acquire) & life::DONE != 0
     }
 
+    /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.
+    pub(super) fn set_context(&self, context: Context) {
+        let Context { fp, ip, sp, bx } = context;
+        let to = self.context.get();
+        for (offset, value) in [(0, fp), (1, ip), (2, sp), (3, bx)] {
+            // SAFETY: a context is four words.
+            let word = unsafe { to.cast::<usize>().add(offset) };
+            // SAFETY: aligned, never unmapped, and only accessed as a word.
+            unsafe { AtomicUsize::from_ptr(word) }.store(value, Relaxed);
+        }
+    }
+
     /// Writes the wait record. Owner thread, right before it suspends.
     #[inline]
     pub(super) fn write_record(&self, record: Record, since_ns: u64, until_ns: u64) {

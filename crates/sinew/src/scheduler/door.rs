@@ -42,11 +42,11 @@ pub(crate) struct Door {
 /// What a scheduler publishes of itself: written by the owner with plain stores, read by anyone.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    pub(super) alive: AtomicUsize,
-    pub(super) created: AtomicU64,
-    pub(super) switches: AtomicU64,
-    pub(super) timers: AtomicUsize,
-    pub(super) io_waits: AtomicUsize,
+    pub(crate) alive: AtomicUsize,
+    pub(crate) created: AtomicU64,
+    pub(crate) switches: AtomicU64,
+    pub(crate) timers: AtomicUsize,
+    pub(crate) io_waits: AtomicUsize,
 }
 
 impl Figures {
@@ -89,6 +89,15 @@ impl Door {
     /// The doors of all schedulers that were ever there, with whether one owns it now.
     pub(crate) fn all() -> Vec<&'static Self> {
         DOORS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The coroutine that runs now, as an identity.
+    pub(crate) fn running(&self) -> *const Block {
+        self.current.load(Relaxed)
     }
 
     pub(super) fn knocker(&self) -> BorrowedFd<'_> {

@@ -322,8 +322,7 @@ impl Scheduler {
                 let address = ptr::from_ref(block).expose_provenance();
                 // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
                 let context = unsafe { prepare(base, coroutine_main, address, self.context.get()) };
-                // SAFETY: the block does not run.
-                unsafe { *block.context.get() = context };
+                block.set_context(context);
                 true
             }
             Err(error) => {

@@ -134,7 +134,7 @@ fn closing(answer: &'static [u8]) -> SocketAddr {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut request = [0; 4096];
+            let mut request = [0; 1024];
             if stream.read(&mut request).is_ok() && stream.write_all(answer).is_err() {
                 return;
             }

@@ -8,7 +8,7 @@
 //! - I1: with a limit of requests, exactly so many are tried, failures counted, unless the time is
 //!   up first.
 //! - I2: [`run`] returns after every coroutine it started has ended, at most the smaller of the
-//!   timeout and [`OVERTIME`] after the time is up.
+//!   timeout and one second after the time is up.
 //! - I3: a server that refuses connections is not asked in a busy loop.
 
 pub mod command;

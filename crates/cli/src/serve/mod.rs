@@ -7,7 +7,7 @@
 //! shutdown token ► stop accepting ► drain (idle connections end) ► grace ► cut
 //! ```
 //!
-//! Over the limit of connections a client gets 503 and is closed; up to [`TURNED_AWAY_MAX`] at a
+//! Over the limit of connections a client gets 503 and is closed; up to 64 at a
 //! time politely, the others at once, so that a flood of them costs a bounded amount.
 //!
 //! Invariants:

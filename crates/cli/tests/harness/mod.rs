@@ -211,7 +211,7 @@ impl Client {
 
     /// Reads on; `false` at the end, orderly or not. Waiting in vain is a failure.
     fn more(&mut self) -> bool {
-        let mut piece = [0; 16 * 1024];
+        let mut piece = vec![0; 64 * 1024];
         match self.stream.read(&mut piece) {
             Ok(count) => {
                 self.input.extend_from_slice(&piece[..count]);
@@ -221,6 +221,15 @@ impl Client {
             Err(error) => panic!("the server neither answers nor closes: {error}"),
         }
     }
+}
+
+/// Makes a client slow.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the client is no coroutine, and its pace is tested"
+)]
+pub fn pace() {
+    thread::sleep(Duration::from_millis(5));
 }
 
 /// Bytes that differ from place to place.

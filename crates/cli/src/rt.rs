@@ -9,7 +9,9 @@
 //! Invariants:
 //! - I1: nothing outside this file blocks except through a name exported here (and reading
 //!   regular files, which no readiness interface covers).
-//! - I2: a lock of `std::sync` taken by this crate is never held across one of these calls.
+//! - I2: whoever waits in a loop leaves it when a wait reports that it was cancelled: such a wait
+//!   returns at once, every time, without letting anyone else run.
+//! - I3: a lock of `std::sync` taken by this crate is never held across one of these calls.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +29,19 @@ pub type Shared<T> = Arc<T>;
 /// A coroutine that was started and can be waited for.
 #[derive(Debug)]
 pub struct JoinHandle<T>(thread::JoinHandle<T>);
+
+/// The waiting coroutine was asked to stop. No thread ever is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cancelled;
+
+/// Why a wait for a [`WaitGroup`] has ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitError {
+    /// The time is up.
+    Timeout,
+    /// The waiting coroutine was asked to stop.
+    Cancelled,
+}
 
 /// The coroutine panicked instead of returning.
 #[derive(Debug)]
@@ -64,13 +79,26 @@ pub fn go_local(f: impl FnOnce() + Send + 'static) {
     drop(thread::spawn(f));
 }
 
-/// Waits for `span`. A cancelled wait only ends early: the caller looks at its own state next.
+/// Waits for `span`.
+///
+/// # Errors
+/// [`Cancelled`] when this coroutine was asked to stop, now or before; then it has not waited.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the wait of the threaded stand-in"
 )]
-pub fn sleep(span: Duration) {
+pub fn sleep(span: Duration) -> Result<(), Cancelled> {
     thread::sleep(span);
+    Ok(())
+}
+
+/// Lets the other coroutines run.
+///
+/// # Errors
+/// [`Cancelled`] when this coroutine was asked to stop.
+pub fn yield_now() -> Result<(), Cancelled> {
+    thread::yield_now();
+    Ok(())
 }
 
 /// The monotonic clock.
@@ -162,15 +190,21 @@ impl WaitGroup {
         Member(self.clone())
     }
 
-    /// Waits until the group is empty, for at most `timeout`; says whether it is.
-    pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        let count = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, _timed_out) = self
-            .0
-            .1
+    /// Waits until the group is empty, for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`WaitError`] when it is not.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        let (count, emptied) = &*self.0;
+        let count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, _timed_out) = emptied
             .wait_timeout_while(count, timeout, |count| *count > 0)
             .unwrap_or_else(PoisonError::into_inner);
-        *count == 0
+        if *count == 0 {
+            Ok(())
+        } else {
+            Err(WaitError::Timeout)
+        }
     }
 }
 

@@ -8,82 +8,48 @@ use harness::{Served, pattern};
 
 #[test]
 fn files_folders_and_types() {
+    const HTML: &str = "text/html; charset=utf-8";
+    const TEXT: &str = "text/plain; charset=utf-8";
     let served = Served::new();
     let table = [
-        ("/", 200, "text/html; charset=utf-8", "<p>root</p>"),
-        (
-            "/index.html?v=1",
-            200,
-            "text/html; charset=utf-8",
-            "<p>root</p>",
-        ),
-        (
-            "/with%20index/",
-            200,
-            "text/html; charset=utf-8",
-            "<p>inner</p>",
-        ),
-        (
-            "//with%20index///index.html",
-            200,
-            "text/html; charset=utf-8",
-            "<p>inner</p>",
-        ),
-        ("/ten.txt", 200, "text/plain; charset=utf-8", "0123456789"),
-        ("/none.bin", 200, "application/octet-stream", ""),
-        ("/a%20b%25.css", 200, "text/css; charset=utf-8", "p {}"),
-        (
-            "http://elsewhere/ten.txt",
-            200,
-            "text/plain; charset=utf-8",
-            "0123456789",
-        ),
-        (
-            "/empty/",
-            404,
-            "text/plain; charset=utf-8",
-            "404 Not Found\n",
-        ),
-        (
-            "/empty",
-            404,
-            "text/plain; charset=utf-8",
-            "404 Not Found\n",
-        ),
-        (
-            "/absent",
-            404,
-            "text/plain; charset=utf-8",
-            "404 Not Found\n",
-        ),
-        (
-            "/ten.txt/",
-            404,
-            "text/plain; charset=utf-8",
-            "404 Not Found\n",
-        ),
-        (
-            "/ten.txt/x",
-            404,
-            "text/plain; charset=utf-8",
-            "404 Not Found\n",
-        ),
-        (
-            "/TEN.txt",
-            404,
-            "text/plain; charset=utf-8",
-            "404 Not Found\n",
-        ),
+        ("/", HTML, "<p>root</p>"),
+        ("/index.html?v=1", HTML, "<p>root</p>"),
+        ("/with%20index/", HTML, "<p>inner</p>"),
+        ("//with%20index///index.html", HTML, "<p>inner</p>"),
+        ("/ten.txt", TEXT, "0123456789"),
+        ("/none.bin", "application/octet-stream", ""),
+        ("/a%20b%25.css", "text/css; charset=utf-8", "p {}"),
+        ("http://elsewhere/ten.txt", TEXT, "0123456789"),
     ];
-    for (target, status, kind, body) in table {
+    for (target, kind, body) in table {
         let response = served.get(target, "");
-        assert_eq!(response.status, status, "{target}");
+        assert_eq!(response.status, 200, "{target}");
         assert_eq!(response.field("content-type"), Some(kind), "{target}");
         assert_eq!(String::from_utf8_lossy(&response.body), body, "{target}");
         assert!(!response.closes(), "{target}");
     }
     let response = served.get("/big.bin", "");
     assert!(response.body == pattern(3_000_000), "a large file differs");
+}
+
+#[test]
+fn what_is_not_there() {
+    let served = Served::new();
+    let names = [
+        "empty/",
+        "empty",
+        "absent",
+        "absent/",
+        "ten.txt/",
+        "ten.txt/x",
+        "TEN.txt",
+    ];
+    for name in names {
+        let response = served.get(&format!("/{name}"), "");
+        assert_eq!(response.status, 404, "{name}");
+        assert_eq!(response.body, b"404 Not Found\n", "{name}");
+        assert!(!response.closes(), "{name}");
+    }
 }
 
 #[test]

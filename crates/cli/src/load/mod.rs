@@ -30,7 +30,7 @@ pub use tally::Errors;
 use tally::{Failure, Tally};
 pub use target::{Target, TargetError};
 
-use crate::rt::{self, Shared, WaitGroup};
+use crate::rt::{self, Cancelled, Shared, WaitError, WaitGroup};
 
 /// How long a request that is under way when the time is up may still take.
 const OVERTIME: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ struct Run {
 ///
 /// # Errors
 /// The host cannot be resolved, there are zero connections or zero requests, or there is no limit
-/// at all; the message names which. A server that does not answer is not an error of this function:
+/// at all; the message names which. Also when the calling coroutine is cancelled. A server that does not answer is not an error of this function:
 /// the report counts it.
 pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
     check(&config)?;
@@ -131,8 +131,17 @@ pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Rep
             })
         })
         .collect();
-    while !live.wait_timeout(PROGRESS_INTERVAL) {
-        progress(run.progress());
+    loop {
+        match live.wait_timeout(PROGRESS_INTERVAL) {
+            Ok(()) => break,
+            Err(WaitError::Timeout) => progress(run.progress()),
+            Err(WaitError::Cancelled) => {
+                workers
+                    .iter()
+                    .for_each(|worker| worker.cancel("the run was cancelled"));
+                return Err(io::Error::other("the load run was cancelled"));
+            }
+        }
     }
     let elapsed = rt::now() - started;
     for worker in workers {
@@ -191,11 +200,20 @@ impl Run {
                 }
                 Err(failure) => self.tally().failure(failure),
             }
-            // INVARIANT: I3.
-            if outcome == Err(Failure::Connect) {
-                rt::sleep(self.until_stop(now).map_or(pause, |left| pause.min(left)));
-                pause = PAUSE_MAX.min(pause * 2);
-            } else {
+            // INVARIANT: I3. And a coroutine that was asked to stop leaves the loop here.
+            let waited = match outcome {
+                Ok(()) => Ok(()),
+                Err(Failure::Connect) => {
+                    let span = self.until_stop(now).map_or(pause, |left| pause.min(left));
+                    pause = PAUSE_MAX.min(pause * 2);
+                    rt::sleep(span)
+                }
+                Err(_other) => rt::yield_now(),
+            };
+            if waited == Err(Cancelled) {
+                break;
+            }
+            if outcome != Err(Failure::Connect) {
                 pause = PAUSE_MIN;
             }
         }

@@ -11,7 +11,8 @@
 //! time politely, the others at once, so that a flood of them costs a bounded amount.
 //!
 //! Invariants:
-//! - I1: [`Server::run`] returns only after every coroutine that it started for a client has ended.
+//! - I1: [`Server::run`] returns only after every coroutine that it started for a client has ended,
+//!   or, if its own coroutine is cancelled, after their sockets were shut down.
 //! - I2: an error of `accept` never makes a busy loop: what goes away by itself is waited out.
 //!
 //! Not here: conditional requests, listings of folders, a log of accesses, TLS.
@@ -42,7 +43,7 @@ use date::Date;
 use folder::Folder;
 use roster::{Roster, Seat};
 
-use crate::rt::{self, CancelToken, Shared, TcpListener, TcpStream, WaitGroup};
+use crate::rt::{self, CancelToken, Shared, TcpListener, TcpStream, WaitError, WaitGroup};
 
 /// How many clients over the limit are told so at a time.
 const TURNED_AWAY_MAX: usize = 64;
@@ -193,12 +194,7 @@ impl Server {
         } = self;
         drop(listener);
         service.roster.drain();
-        let mut cut = 0;
-        if !service.live.wait_timeout(service.config.grace) {
-            cut = service.roster.cut();
-            // Nothing waits on a socket that is shut down; this only lets the coroutines end.
-            while !service.live.wait_timeout(service.config.grace) {}
-        }
+        let cut = service.finish();
         accepted.map(|()| service.summary(cut))
     }
 
@@ -213,7 +209,8 @@ impl Server {
                 // INVARIANT: I2.
                 Err(error) => match Trouble::of(&error) {
                     Trouble::OneClient => {}
-                    Trouble::Shortage => rt::sleep(ACCEPT_PAUSE),
+                    // If it is cancelled, so is the next `accept`, which ends the loop.
+                    Trouble::Shortage => drop(rt::sleep(ACCEPT_PAUSE)),
                     Trouble::Listener => {
                         return Err(named(&error, &format!("cannot accept on {}", self.address)));
                     }
@@ -262,6 +259,17 @@ fn serve_one(service: &Service, seat: Seat) {
 }
 
 impl Service {
+    /// Lets what is in flight end, within the grace; returns how many connections were cut.
+    fn finish(&self) -> usize {
+        if self.live.wait_timeout(self.config.grace).is_ok() {
+            return 0;
+        }
+        let cut = self.roster.cut();
+        // Nothing waits on a socket that is shut down; this only lets the coroutines end.
+        while self.live.wait_timeout(self.config.grace) == Err(WaitError::Timeout) {}
+        cut
+    }
+
     fn count_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }

@@ -135,3 +135,41 @@ fn the_folder_that_was_opened_stays_the_one_served() {
     fs::write(base.path().join("inside/plain"), "another file").expect("a file");
     assert!(matches!(kernel.find(b"plain"), Ok(Opened::File(_, 5))));
 }
+
+#[test]
+fn the_walk_follows_no_link() {
+    let base = tree();
+    let [_, folder] = both(&base);
+    assert!(walk(&folder.descriptor, Path::new("sub/deep/file")).is_ok());
+    for name in ["to_plain", "to_deep/file", "up/secret", "out", "../secret"] {
+        assert!(walk(&folder.descriptor, Path::new(name)).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
+    let base = tree();
+    let inside = base.path().join("inside");
+    fs::create_dir(inside.join("flip")).expect("a folder");
+    fs::write(inside.join("flip/secret"), "harmless").expect("a file");
+    symlink("..", inside.join("flop")).expect("a link");
+    let folders = both(&base);
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    std::thread::scope(|scope| {
+        let swapper = scope.spawn(|| {
+            for _ in 0..20_000 {
+                let (flip, flop) = (inside.join("flip"), inside.join("flop"));
+                let here = rustix::fs::CWD;
+                rustix::fs::renameat_with(here, flip, here, flop, exchange).expect("swaps");
+            }
+        });
+        while !swapper.is_finished() {
+            for folder in &folders {
+                // "secret" outside has six bytes, the harmless one eight.
+                if let Ok(Opened::File(_, size)) = folder.find(b"flip/secret") {
+                    assert_eq!(size, 8);
+                }
+            }
+        }
+    });
+}

@@ -14,13 +14,13 @@
 //! - I3: a lock of `std::sync` taken by this crate is never held across one of these calls.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-pub use std::net::{TcpListener, TcpStream};
+pub use std::net::{Shutdown, TcpListener, TcpStream};
 pub use std::os::unix::net::UnixStream;
 
 /// A counted reference between coroutines of one scheduler.
@@ -127,6 +127,15 @@ pub fn wall_clock() -> SystemTime {
 /// What `connect(2)` reports; `TimedOut` when the time is up.
 pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, timeout)
+}
+
+/// The addresses of a host, as the system knows them. The thread waits for the answer, once per run
+/// of the load generator and before its first request.
+///
+/// # Errors
+/// What the resolver reports.
+pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
 }
 
 /// Ends every `accept` on `listener`, now and later, with an error; new connections are refused.

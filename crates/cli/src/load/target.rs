@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::str::FromStr;
+
+use crate::rt;
 
 /// An `http` URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,13 +84,11 @@ impl fmt::Display for Target {
 impl Target {
     /// The addresses of the host, at least one.
     pub(super) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let found = rt::resolve(&self.host, self.port);
         let named = |kind, why: &dyn fmt::Display| {
             io::Error::new(kind, format!("cannot resolve host `{}`: {why}", self.host))
         };
-        let addresses: Vec<_> = found
-            .map_err(|error| named(error.kind(), &error))?
-            .collect();
+        let addresses = found.map_err(|error| named(error.kind(), &error))?;
         if addresses.is_empty() {
             return Err(named(io::ErrorKind::NotFound, &"it has no address"));
         }

@@ -13,11 +13,10 @@
 //! `draining` and then loads each flag. With `SeqCst` on all four at least one side sees the other.
 
 use std::collections::HashMap;
-use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::rt::{Shared, TcpStream};
+use crate::rt::{Shared, Shutdown, TcpStream};
 
 /// One live connection.
 #[derive(Debug)]

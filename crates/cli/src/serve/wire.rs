@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use super::range::Slice;
-use crate::rt::{self, TcpStream};
+use crate::rt::{self, Shutdown, TcpStream};
 
 /// The most output that is held back, and the unit in which files are read.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -194,7 +194,7 @@ impl<'a> Wire<'a> {
     /// Ends the sending side and reads off what the client still sends, until `deadline`. Closing a
     /// socket with unread input resets the connection, which can destroy an answer on its way.
     pub(super) fn linger(&mut self, deadline: Instant) {
-        if self.flush().is_err() || self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+        if self.flush().is_err() || self.stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
         (self.start, self.end) = (0, 0);

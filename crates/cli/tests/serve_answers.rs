@@ -315,3 +315,19 @@ fn sizes_of_heads() {
         assert_eq!(response.closes(), *status > 404, "case {number}");
     }
 }
+
+#[test]
+fn a_request_line_is_measured_before_it_ends() {
+    let served = Served::new();
+    let line = |bytes: usize| format!("GET /{} HTTP/1.1", "x".repeat(bytes - 14));
+    // Nothing more comes: the answer cannot wait for the end of the line.
+    assert_eq!(served.ask(&line(8_194)).status, 414);
+
+    // With the first answer here, the server has the line with half of its end as well.
+    let mut client = served.connect();
+    let first = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(format!("{first}{}\r", line(8_192)).as_bytes());
+    assert_eq!(client.response(false).status, 200);
+    client.send(b"\nHost: a\r\n\r\n");
+    assert_eq!(client.response(false).status, 404);
+}

@@ -152,8 +152,9 @@ impl<'a> Connection<'a> {
                 Ok(Found::Whole(extent)) => return Ok(Ok(Some(extent))),
                 Ok(Found::Open) => {}
             }
-            let line_max = limit.min(REQUEST_LINE_BYTES_MAX);
-            if search.in_request_line() && have > line_max {
+            // The CR of the line's end may be here already.
+            let line_over = have > limit || have > REQUEST_LINE_BYTES_MAX + 1;
+            if search.in_request_line() && line_over {
                 return Ok(Err(Status::UriTooLong));
             }
             if have > limit {

@@ -38,7 +38,7 @@ fn interrupt(child: &Child) {
 
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 14] = [
         (&["load", "no-url"], "no-url"),
         (&["load", "https://a/"], "https"),
         (&["load", "http://a:70000/"], "65535"),
@@ -50,6 +50,7 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["load", "http://a/", "--connections", "-1"], "-1"),
         (&["load", "http://a/", "--requests", "0"], "--requests"),
         (&["load", "http://a/", "--duration", "soon"], "soon"),
+        (&["load", "http://a/", "-c", "4000000000"], "4000000000"),
         (&["serve", "/no/such/folder"], "/no/such/folder"),
         (&["serve", "/etc/hostname"], "/etc/hostname"),
         (&["serve", "--addr", "nowhere"], "nowhere"),

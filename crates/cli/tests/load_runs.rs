@@ -229,6 +229,7 @@ fn names_what_makes_no_sense() {
             .to_string()
     };
     assert!(refuse(|config| config.connections = 0).contains("connections is zero"));
+    assert!(refuse(|config| config.connections = usize::MAX).contains("above a million"));
     assert!(refuse(|config| config.requests = Some(0)).contains("requests is zero"));
     assert!(refuse(|config| config.requests = None).contains("limits the run"));
     assert!(refuse(|config| config.timeout = Duration::ZERO).contains("timeout is zero"));

@@ -21,7 +21,7 @@ pub struct Arguments {
     /// The URL to ask for, such as http://127.0.0.1:8080/
     url: Target,
     /// Connections kept busy at a time
-    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
     /// When to stop [default: 10s, or when --requests are done]
     #[arg(short, long, value_parser = duration::parse)]

@@ -42,12 +42,15 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// The most connections: beyond it the ports of a machine would not do by far.
+const CONNECTIONS_MAX: usize = 1_000_000;
+
 /// What to load, how much, and for how long.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The URL to ask for.
     pub target: Target,
-    /// Connections kept busy at a time, at least one.
+    /// Connections kept busy at a time, from one to a million.
     pub connections: usize,
     /// When to stop; `None` means at the limit of requests.
     pub duration: Option<Duration>,
@@ -104,7 +107,7 @@ struct Run {
 /// Always.
 ///
 /// # Errors
-/// The host cannot be resolved, there are zero connections or zero requests, or there is no limit
+/// The host cannot be resolved, there are zero or too many connections or zero requests, or there is no limit
 /// at all; the message names which. Also when the calling coroutine is cancelled. A server that does
 /// not answer is not an error of this function: the report counts it.
 pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
@@ -262,6 +265,9 @@ fn check(config: &Config) -> io::Result<()> {
     let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     if config.connections == 0 {
         return refuse("the number of connections is zero");
+    }
+    if config.connections > CONNECTIONS_MAX {
+        return refuse("the number of connections is above a million");
     }
     if config.requests == Some(0) {
         return refuse("the number of requests is zero");

@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(long, default_value = "30s", value_parser = duration::parse)]
     write_timeout: Duration,
     /// The largest head of a request, in bytes
-    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(128..))]
+    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(128..=1_048_576))]
     max_header_bytes: u32,
     /// The most header lines of a request
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]

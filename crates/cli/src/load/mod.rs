@@ -107,9 +107,9 @@ struct Run {
 /// Always.
 ///
 /// # Errors
-/// The host cannot be resolved, there are zero or too many connections or zero requests, or there is no limit
-/// at all; the message names which. Also when the calling coroutine is cancelled. A server that does
-/// not answer is not an error of this function: the report counts it.
+/// The host cannot be resolved, there are zero or too many connections or zero requests, or there
+/// is no limit at all; the message names which. Also when the calling coroutine is cancelled. A
+/// server that does not answer is not an error of this function: the report counts it.
 pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
     check(&config)?;
     let addresses = config.target.resolve()?;

@@ -239,7 +239,10 @@ fn nothing_is_accepted_after_the_end_has_begun() {
 
 #[test]
 fn the_grace_bounds_the_end() {
-    let served = Served::with(|config| config.grace = Duration::from_millis(200));
+    let served = Served::with(|config| {
+        config.grace = Duration::from_millis(200);
+        config.write_timeout = 10 * SAFETY;
+    });
     enlarge(&served, LARGE);
     let mut client = served.connect();
     client.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -147,6 +147,7 @@ impl Queue {
 
     /// Takes every node out and claims its waiter with `reason`; those that were won are to be woken
     /// after the lock is given back.
+    #[inline]
     pub fn claim_all(&mut self, reason: Reason) -> WakeList {
         let mut list = WakeList::new();
         while let Some(claimed) = self.claim_front(reason) {

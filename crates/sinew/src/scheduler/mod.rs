@@ -58,7 +58,7 @@ use crate::driver::epoll::Epoll;
 use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
-use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
@@ -344,16 +344,20 @@ impl Scheduler {
         unsafe { stack.set_owner(owner, describe) };
         // SAFETY: owner thread; the block has no stack and does not run.
         unsafe { *block.stack.get() = Some(stack) };
-        block.flags.fetch_or(flag::STARTED, Relaxed);
+        block.set(flag::STARTED);
     }
 
     /// What every end has in common: the result is there, now the world is told.
+    #[inline]
     fn finish(&self, block: &Block) {
         if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
             token.forget(*key);
         }
-        let waiting = block.joiners.lock().claim_all(Reason::Woken);
-        waiting.wake_all();
+        // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
+        if block.life.load(Relaxed) & life::WAITED != 0 {
+            let waiting = block.joiners.lock().claim_all(Reason::Woken);
+            waiting.wake_all();
+        }
         let alive = &self.door.figures.alive;
         alive.store(alive.load(Relaxed) - 1, Relaxed);
     }
@@ -487,7 +491,7 @@ impl Scheduler {
                 let extra = unsafe { Extra::of_cancel_link(link) };
                 // SAFETY: whoever posted it gave a reference to the block along.
                 let block = unsafe { BlockRef::adopt(extra.as_ref().block) };
-                // ORDERING: Acquire: the next poster's request is seen by the look at CANCEL below.
+                // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
                 block.extra_or_new().cancel_posted.swap(false, AcqRel);
                 self.tell_cancel(&block);
             }
@@ -497,13 +501,7 @@ impl Scheduler {
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
     pub(super) fn tell_cancel(&self, block: &Block) {
         let mine = ptr::eq(block.door.load(Relaxed), self.door);
-        if mine && !block.is_done() && block.is_refused() {
-            self.claim_cancelled(block);
-        }
-    }
-
-    fn claim_cancelled(&self, block: &Block) {
-        if block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
+        if mine && !block.is_done() && block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
             self.ready.push(block);
         }
     }
@@ -537,7 +535,7 @@ impl Scheduler {
     pub(super) fn cancel_everything(&self) {
         self.teardown.set(Teardown::Cancelling(0));
         self.for_each_alive(|block| {
-            block.flags.fetch_or(flag::CANCEL, Relaxed);
+            block.cancel.store(true, Relaxed);
             self.tell_cancel(block);
         });
     }
@@ -612,7 +610,7 @@ unsafe fn wake_block(waiter: NonNull<Waiter>) {
 /// Asks a coroutine to stop, from any thread that holds a reference.
 pub(crate) fn request_cancel(block: &BlockRef) {
     // ORDERING: the message below carries it to the owner; a look without it may come late.
-    if block.flags.fetch_or(flag::CANCEL, AcqRel) & flag::CANCEL != 0 || block.is_done() {
+    if block.cancel.swap(true, AcqRel) || block.is_done() {
         return;
     }
     let door = block.door.load(Relaxed);

@@ -121,7 +121,7 @@ unsafe impl Suspend for Waiting<'_> {
     #[inline]
     fn refused(&self) -> Option<Reason> {
         match self.place {
-            Place::Coroutine(_, block) if block.is_refused() => Some(Reason::Cancelled),
+            Place::Coroutine(_, block) if block.is_cancelled() => Some(Reason::Cancelled),
             _ => None,
         }
     }

@@ -198,8 +198,9 @@ impl<T> JoinHandle<T> {
     #[inline]
     pub(crate) unsafe fn new(block: NonNull<Block>) -> Self {
         // SAFETY: passed on to the caller.
+        let block = unsafe { spawn::handle_ref(block) };
         Self {
-            block: unsafe { spawn::handle_ref(block) },
+            block,
             value: PhantomData,
         }
     }

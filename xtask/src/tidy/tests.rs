@@ -119,6 +119,18 @@ fn a_source_file_says_what_it_owns() {
 }
 
 #[test]
+fn thread_locals_live_in_one_place() {
+    let code = format!("{HEAD}thread_local! {{ static A: u8 = const {{ 0 }}; }}\n");
+    broken("crates/a/src/b.rs", &code, "b.rs:2");
+    kept("crates/sinew/src/scheduler/current.rs", &code);
+    kept("crates/a/tests/b.rs", &code);
+    kept(
+        "crates/a/src/b.rs",
+        &format!("{HEAD}// thread_local! in words\n"),
+    );
+}
+
+#[test]
 fn a_module_is_named_after_what_it_owns() {
     broken("crates/a/src/util.rs", HEAD, "util");
     broken("crates/a/src/types/wait.rs", HEAD, "types");

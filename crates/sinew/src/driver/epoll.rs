@@ -4,6 +4,10 @@
 //!
 //! Invariants
 //! - I1. Every event carries the token of its registration; the wake descriptor's is [`KNOCK`].
+#![expect(
+    unsafe_code,
+    reason = "a raw descriptor number is lent to one epoll_ctl"
+)]
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::{fmt, io};
@@ -53,10 +57,6 @@ fn both_directions() -> epoll::EventFlags {
 }
 
 /// Borrows a descriptor number for one call.
-#[expect(
-    unsafe_code,
-    reason = "a raw descriptor number is lent to one epoll_ctl"
-)]
 fn lend<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
     if fd < 0 {
         return Err(io::Error::from(rustix::io::Errno::BADF));

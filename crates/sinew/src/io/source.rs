@@ -9,6 +9,7 @@
 //! - I2. `owner` tells which socket object registered (0: a bare number): a number that was closed and given out anew
 //!   belongs to another object, and is registered anew.
 //! - I3. `ready` bits are hints: an unset one says that the last call found nothing and no event has come since.
+#![expect(unsafe_code, reason = "passes the duties of wait queues on")]
 
 use std::io;
 use std::os::fd::RawFd;
@@ -205,7 +206,6 @@ impl Sources {
     /// # Safety
     ///
     /// As for [`Queue::push_back`]; the waiter takes the node out by [`Sources::unlink`].
-    #[expect(unsafe_code, reason = "passes the duty of Queue::push_back on")]
     pub(crate) unsafe fn link(&mut self, fd: RawFd, direction: Direction, node: NonNull<Node>) {
         self.waiting += 1;
         if let Some(source) = self.get(fd) {
@@ -219,7 +219,6 @@ impl Sources {
     /// # Safety
     ///
     /// The node was linked by [`Sources::link`] with the same descriptor and direction, and its waiter is the caller.
-    #[expect(unsafe_code, reason = "passes the duty of Queue::remove on")]
     pub(crate) unsafe fn unlink(&mut self, fd: RawFd, direction: Direction, node: NonNull<Node>) {
         self.waiting -= 1;
         if let Some(source) = self.get(fd) {

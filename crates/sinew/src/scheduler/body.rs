@@ -120,7 +120,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         // SAFETY: made for these types.
         let stage = unsafe { Self::stage(block) };
         // SAFETY: it holds the closure, and is read once (I1).
-        ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).body) })
+        unsafe { stage.cast::<F>().read() }
     }
 
     /// # Safety
@@ -216,8 +216,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         // SAFETY: made for these types.
         let stage = unsafe { Self::stage(block) };
         // SAFETY: it holds the result, and is read once (I2).
-        let result =
-            ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).result) });
+        let result = unsafe { stage.cast::<Result<T, JoinError>>().read() };
         // SAFETY: empty now.
         unsafe { Self::free(block) };
         match result {

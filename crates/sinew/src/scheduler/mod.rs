@@ -489,8 +489,10 @@ impl Scheduler {
             } else {
                 // SAFETY: the tag says so.
                 let extra = unsafe { Extra::of_cancel_link(link) };
+                // SAFETY: the block that is referenced by the message keeps it.
+                let block = unsafe { extra.as_ref() }.block;
                 // SAFETY: whoever posted it gave a reference to the block along.
-                let block = unsafe { BlockRef::adopt(extra.as_ref().block) };
+                let block = unsafe { BlockRef::adopt(block) };
                 // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
                 block.extra_or_new().cancel_posted.swap(false, AcqRel);
                 self.tell_cancel(&block);

@@ -114,7 +114,8 @@ unsafe impl Suspend for Waiting<'_> {
         };
         // SAFETY: `self` is not shared, and no earlier party in the cell is in use: its wait is over. (One that
         // was there keeps a count of its thread; `Drop` sees to the last.)
-        let party = unsafe { (*self.thread.get()).write(party) };
+        let cell = unsafe { &mut *self.thread.get() };
+        let party = cell.write(party);
         (NonNull::from(&party.waiter), NonNull::from(&party.node))
     }
 
@@ -131,8 +132,9 @@ unsafe impl Suspend for Waiting<'_> {
         match self.place {
             Place::Coroutine(scheduler, block) => scheduler.wait(block, record, self.deadline_ns),
             Place::Thread | Place::Frame => {
+                let party = self.thread.get().cast::<ThreadParty>();
                 // SAFETY: `party` initialised it for this wait.
-                let party = unsafe { (*self.thread.get()).assume_init_ref() };
+                let party = unsafe { &*party };
                 let reason = party.wait(self.deadline_ns);
                 // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
                 // the party needs no drop and stays readable for the unlinking.

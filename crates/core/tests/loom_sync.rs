@@ -21,8 +21,9 @@ struct Party {
     waiter: Waiter,
     node: Node,
     signals: Arc<Signals>,
-    /// What strikes each of its waits.
-    rival: Cell<Option<Reason>>,
+    /// What strikes each of its waits, but for the first so many.
+    rival: Option<Reason>,
+    spared: Cell<usize>,
 }
 
 struct Signals {
@@ -40,6 +41,10 @@ unsafe fn wake(waiter: NonNull<Waiter>) {
 
 impl Party {
     fn new(rival: Option<Reason>) -> Box<Self> {
+        Self::struck_after(0, rival)
+    }
+
+    fn struck_after(waits: usize, rival: Option<Reason>) -> Box<Self> {
         Box::new(Self {
             waiter: Waiter::with_wake(wake),
             node: Node::new(),
@@ -47,7 +52,8 @@ impl Party {
                 woken: AtomicBool::new(false),
                 thread: thread::current(),
             }),
-            rival: Cell::new(rival),
+            rival,
+            spared: Cell::new(waits),
         })
     }
 }
@@ -63,7 +69,10 @@ unsafe impl Suspend for Party {
     }
 
     fn suspend(&self, _record: Record) -> Reason {
-        if let Some(reason) = self.rival.get()
+        let spared = self.spared.get();
+        self.spared.set(spared.saturating_sub(1));
+        if let Some(reason) = self.rival
+            && spared == 0
             && self.waiter.word.claim(reason) == Claim::Won
         {
             return self.waiter.word.finish();
@@ -77,7 +86,8 @@ unsafe impl Suspend for Party {
 
 fn check(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(preemptions));
+    // Each model says how far it can go in seconds, whatever the environment says for all.
+    builder.preemption_bound = Some(preemptions);
     builder.max_branches = 50_000;
     builder.check(f);
 }
@@ -101,6 +111,15 @@ impl Guarded {
         })
     }
 
+    /// What a holder does.
+    fn count_and_unlock(&self) {
+        assert!(self.mutex.is_locked());
+        // SAFETY: the mutex is held.
+        self.count.with_mut(|count| unsafe { *count += 1 });
+        // SAFETY: as above.
+        unsafe { self.mutex.unlock() };
+    }
+
     /// Locks and counts `times` times; says how often it got the mutex.
     fn count(&self, rival: Option<Reason>, times: usize) -> usize {
         let party = Party::new(rival);
@@ -108,11 +127,8 @@ impl Guarded {
         for _ in 0..times {
             match self.mutex.lock(&*party, 1) {
                 Ok(()) => {
-                    // SAFETY: the mutex is held.
-                    self.count.with_mut(|count| unsafe { *count += 1 });
+                    self.count_and_unlock();
                     taken += 1;
-                    // SAFETY: as above.
-                    unsafe { self.mutex.unlock() };
                 }
                 Err(reason) => assert_eq!(Some(reason), rival),
             }
@@ -162,7 +178,35 @@ fn mutex_is_handed_over() {
 /// As above, while the one to whom it would be handed may have given up.
 #[test]
 fn mutex_is_handed_over_against_a_timeout() {
-    mutex_among(3, &[(Some(Reason::Timeout), 2), (None, 3)]);
+    mutex_among(3, &[(Some(Reason::Timeout), 2), (None, 2)]);
+}
+
+/// The only waiter asks for the hand-over and gives up, so the mutex is given back after all; what was done under it is
+/// seen by who takes it next, without any queue.
+#[test]
+fn mutex_is_given_back_when_the_one_to_hand_it_to_has_given_up() {
+    check(4, || {
+        let guarded = Guarded::new();
+        assert!(guarded.mutex.try_lock(1));
+        let waiter = {
+            let guarded = guarded.clone();
+            thread::spawn(move || {
+                let party = Party::struck_after(1, Some(Reason::Timeout));
+                let got = guarded.mutex.lock(&*party, 2).is_ok() || guarded.mutex.try_lock(2);
+                got.then(|| guarded.count_and_unlock()).is_some()
+            })
+        };
+        guarded.count_and_unlock();
+        let again = guarded.mutex.try_lock(1);
+        if again {
+            guarded.count_and_unlock();
+        }
+        let got = waiter.join().unwrap();
+        // SAFETY: the other has ended.
+        let count = guarded.count.with(|count| unsafe { *count });
+        assert_eq!(count, 1 + usize::from(again) + usize::from(got));
+        assert!(guarded.mutex.try_lock(1));
+    });
 }
 
 /// A value of which loom checks that it is dropped, and that its content is handed on properly.
@@ -193,7 +237,7 @@ fn shared(channel: Channel<Value>) -> Arc<Shared> {
 
 /// One sender, one receiver, either with a rival, and perhaps one who closes.
 fn one_to_one(capacity: usize, rivals: [Option<Reason>; 2], closing: bool) {
-    check(3, move || {
+    check(4, move || {
         let shared = shared(Channel::bounded(capacity));
         let sender = {
             let shared = shared.clone();
@@ -271,7 +315,7 @@ fn bounded_against_the_receiver_s_timeout() {
 
 /// The buffer of one is full and empty by turns, and both queues are used; one of the senders may give up.
 fn bounded_between_full_and_empty(rival: Option<Reason>) {
-    check(2, move || {
+    check(3, move || {
         let shared = shared(Channel::bounded(1));
         shared.0.add_sender();
         let senders: Vec<_> = [(1, 2, None), (100, 1, rival)]
@@ -324,7 +368,7 @@ fn the_last_value_and_the_end() {
         Channel::unbounded,
         Channel::rendezvous,
     ] {
-        check(3, move || {
+        check(4, move || {
             let shared = shared(channel());
             let sender = {
                 let shared = shared.clone();
@@ -344,7 +388,7 @@ fn the_last_value_and_the_end() {
 /// The receivers go while a value is sent and another waits: each is dropped by one side, which loom counts.
 #[test]
 fn the_receivers_go() {
-    check(3, || {
+    check(4, || {
         let shared = shared(Channel::bounded(1));
         let sender = {
             let shared = shared.clone();
@@ -368,7 +412,7 @@ fn the_receivers_go() {
 /// Two senders reach the end of a ring at once.
 #[test]
 fn unbounded_grows() {
-    check(3, || {
+    check(4, || {
         let shared = shared(Channel::unbounded());
         let sender = {
             let shared = shared.clone();
@@ -385,7 +429,7 @@ fn unbounded_grows() {
 #[test]
 fn wait_group_of_two() {
     for rival in [None, Some(Reason::Timeout)] {
-        check(3, move || {
+        check(4, move || {
             let group = Arc::new((RawWaitGroup::new(), UnsafeCell::new(0)));
             group.0.add(2).unwrap();
             let worker = {

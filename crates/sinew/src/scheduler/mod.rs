@@ -51,7 +51,7 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
@@ -588,7 +588,22 @@ impl Scheduler {
     }
 }
 
-/// Makes a claimed coroutine runnable, from any thread. The wake function of all blocks.
+/// How a coroutine is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_block,
+    is_here: is_block_here,
+};
+
+/// Whether the block's coroutine is of the calling thread's scheduler.
+unsafe fn is_block_here(waiter: NonNull<Waiter>) -> bool {
+    // SAFETY: this function is only given to blocks' waiters.
+    let block = unsafe { Block::of_waiter(waiter) };
+    // SAFETY: blocks are never unmapped.
+    let door = unsafe { block.as_ref() }.door.load(Relaxed);
+    current::with_scheduler(|scheduler| ptr::eq(scheduler.door, door)) == Some(true)
+}
+
+/// Makes a claimed coroutine runnable, from any thread.
 unsafe fn wake_block(waiter: NonNull<Waiter>) {
     // SAFETY: this function is only given to blocks' waiters.
     let block = unsafe { Block::of_waiter(waiter) };

@@ -46,9 +46,8 @@ pub trait ToSocketAddrs {
 /// # Examples
 ///
 /// ```
-/// let first = sinew::run(|| sinew::net::lookup_host("127.0.0.1:80")?.next().ok_or(std::io::ErrorKind::NotFound.into()));
-/// assert_eq!(first.map(|address: std::net::SocketAddr| address.port())?, 80);
-/// # Ok::<(), std::io::Error>(())
+/// let addresses: Vec<_> = sinew::run(|| sinew::net::lookup_host("127.0.0.1:80")).unwrap().collect();
+/// assert_eq!(addresses[0].port(), 80);
 /// ```
 pub fn lookup_host<A: ToSocketAddrs>(host: A) -> io::Result<impl Iterator<Item = SocketAddr>> {
     host.to_socket_addrs()

@@ -434,14 +434,14 @@ impl Scheduler {
         owner: u64,
         direction: Direction,
         node: NonNull<Node>,
-    ) {
+    ) -> u32 {
         let mut sources = self.sources.borrow_mut();
         sources.exhausted(fd, owner, direction);
         // SAFETY: passed on to the caller.
-        unsafe { sources.link(fd, direction, node) };
+        unsafe { sources.link(fd, direction, node) }
     }
 
-    /// Takes the node out again.
+    /// Takes the node out again; false if the descriptor was closed meanwhile.
     ///
     /// # Safety
     ///
@@ -451,9 +451,11 @@ impl Scheduler {
         fd: RawFd,
         direction: Direction,
         node: NonNull<Node>,
-    ) {
+        life: u32,
+    ) -> bool {
+        let mut sources = self.sources.borrow_mut();
         // SAFETY: passed on to the caller.
-        unsafe { self.sources.borrow_mut().unlink(fd, direction, node) };
+        unsafe { sources.unlink(fd, direction, node, life) }
     }
 
     fn fire_timers(&self) {

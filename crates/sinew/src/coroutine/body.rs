@@ -10,7 +10,7 @@
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 
@@ -19,6 +19,7 @@ use sinew_context::switch_final;
 
 use crate::coroutine::control::{Birth, Control};
 use crate::coroutine::suspender::Suspender;
+use crate::coroutine::word::{Word, is_inline, unpack};
 use crate::join::Outcome;
 use crate::scheduler::body::Payload;
 use crate::scheduler::forced;
@@ -51,8 +52,14 @@ impl<F, In, Out, Ret> Typed<F, In, Out, Ret>
 where
     F: FnOnce(&Suspender<In, Out>, In) -> Ret,
 {
+    /// What a body ends with is handed over by its address.
+    const BY_ADDRESS: () = assert!(!is_inline::<End<Ret>>());
+
     const VTABLE: Vtable = Vtable {
-        entry: Self::entry,
+        // SAFETY: the two differ in that the word may be uninitialised in part, which assembly does not mind.
+        entry: unsafe {
+            mem::transmute::<unsafe extern "C" fn(usize, Word) -> !, Entry>(Self::entry)
+        },
         drop_closure: Self::drop_closure,
         free: Self::free,
     };
@@ -82,7 +89,8 @@ where
     }
 
     /// The first frame's function.
-    unsafe extern "C" fn entry(control: usize, word: usize) -> ! {
+    unsafe extern "C" fn entry(control: usize, word: Word) -> ! {
+        const { Self::BY_ADDRESS };
         let control = ptr::with_exposed_provenance::<Control>(control);
         // SAFETY: `start` passed the record, which stays until the coroutine has ended.
         let control = unsafe { &*control };
@@ -99,13 +107,13 @@ where
     ///
     /// # Safety
     ///
-    /// On the coroutine's own stack, once; `word` is the address of the first `In`.
+    /// On the coroutine's own stack, once; `word` stands for the first `In`.
     #[inline(never)]
-    unsafe fn run(control: &Control, word: usize, end: &mut MaybeUninit<End<Ret>>) {
+    unsafe fn run(control: &Control, word: Word, end: &mut MaybeUninit<End<Ret>>) {
         // SAFETY: the first entry.
         let closure = unsafe { Self::take_closure(control) };
         // SAFETY: the first resume passes a value, and leaves it to this side.
-        let first = unsafe { ptr::with_exposed_provenance::<In>(word).read() };
+        let first = unsafe { unpack::<In>(word) };
         // SAFETY: this is its stack.
         let suspender = unsafe { Suspender::new(control) };
         let result = catch_unwind(AssertUnwindSafe(|| closure(suspender, first)));

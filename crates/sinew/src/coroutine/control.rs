@@ -22,16 +22,17 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, resume_unwind};
 use std::ptr::{self, NonNull};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackConfig, StackError};
-use sinew_context::{Context, switch};
+use sinew_context::{Context, switch_word};
 
 use crate::coroutine::anchor::Core;
 use crate::coroutine::body::Vtable;
+use crate::coroutine::word::Word;
 use crate::join::Outcome;
 use crate::scheduler::body::Payload;
 use crate::scheduler::forced;
@@ -303,12 +304,12 @@ impl Control {
     ///
     /// # Safety
     ///
-    /// The coroutine has just been entered. `word` is what the body's side reads: the exposed address
-    /// of an `In` that it may take, or 0 if it is being ended.
+    /// The coroutine has just been entered. `word` is for an `In` that the body's side may take; anything if the body is
+    /// being ended.
     #[inline(always)]
-    pub(super) unsafe fn switch_in(&self, word: usize) -> usize {
+    pub(super) unsafe fn switch_in(&self, word: Word) -> Word {
         // SAFETY: the body's context was prepared or saved, and has not been resumed since.
-        unsafe { switch(self.caller.get(), self.body.get(), word) }
+        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
     }
 
     /// Says after a `switch_in` whether the body has only suspended.
@@ -372,13 +373,15 @@ impl Control {
         self.unwind()
     }
 
-    /// The order to end came instead of a value: raises the forced unwind, or returns where there is no unwinding.
+    /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
+    /// unwind, or says so where there is no unwinding.
     #[cold]
     #[inline(never)]
-    pub(super) fn obey(&self) {
-        if !cfg!(panic = "abort") {
+    pub(super) fn must_end(&self) -> bool {
+        if self.ending.get() && !cfg!(panic = "abort") {
             self.unwind();
         }
+        self.ending.get()
     }
 
     /// Raises the forced unwind, or ends the process if the body has swallowed too many.
@@ -407,14 +410,23 @@ impl Control {
                 self.ending.set(true);
                 self.span.set(0);
                 self.set_running();
-                // SAFETY: it has just been entered; 0 orders the end.
-                unsafe { self.switch_in(0) };
+                // SAFETY: it has just been entered, and is being ended.
+                unsafe { self.switch_in(Word::uninit()) };
                 // While ending nothing switches out, so the body has ended.
                 assert_eq!(self.phase.get(), Phase::Done, "an ended body is done");
                 self.release_stack();
                 self.kept_panic.take()
             }
             Phase::Running | Phase::RunningInPanic | Phase::Done => None,
+        }
+    }
+
+    /// Ends a Ready coroutine that somebody wants to resume; raises the panic of its closure's drop.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn discard_loudly(&self) {
+        if let Some(payload) = self.discard() {
+            resume_unwind(payload);
         }
     }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::{Location, resume_unwind};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use sinew_context::stack::StackConfig;
 
@@ -20,6 +20,7 @@ use crate::coroutine::anchor::Anchor;
 use crate::coroutine::body::{self, End};
 use crate::coroutine::control::{Birth, Control, Entry, State};
 use crate::coroutine::suspender::Suspender;
+use crate::coroutine::word::{pack, unpack};
 use crate::join::Outcome;
 use crate::scheduler::spawn::SpawnError;
 
@@ -34,8 +35,11 @@ pub struct Coroutine<'a, In, Out, Ret> {
     control: NonNull<Control>,
     /// Invariant in everything: a value of a shorter life must not get onto the stack.
     anchor: PhantomData<&'a mut &'a ()>,
-    values: PhantomData<fn(In, Out, Ret) -> (In, Out, Ret)>,
+    values: PhantomData<Invariant<In, Out, Ret>>,
 }
+
+/// Invariant in all three.
+type Invariant<In, Out, Ret> = fn(In, Out, Ret) -> (In, Out, Ret);
 
 /// How a resume came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +101,6 @@ where
     }
 
     /// Options for a coroutine.
-    #[must_use]
     pub fn builder<'env>(anchor: &'a Anchor<'a, 'env>) -> Builder<'a, 'env, In, Out, Ret> {
         Builder {
             anchor,
@@ -167,7 +170,7 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     /// # Panics
     ///
     /// With the panic of the body. The coroutine is Done then, with the outcome Error.
-    #[inline]
+    #[inline(always)]
     pub fn resume(&mut self, value: In) -> Result<Step<Out, Ret>, ResumeError<In>> {
         let control = self.control();
         if !control.try_enter() {
@@ -176,24 +179,20 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
                 Entry::State => return Err(ResumeError::State(value)),
                 Entry::NoMemory => return Err(ResumeError::NoMemory(value)),
                 Entry::Unwanted => {
-                    if let Some(payload) = control.discard() {
-                        resume_unwind(payload);
-                    }
+                    control.discard_loudly();
                     return Err(ResumeError::Cancelled(value));
                 }
             }
         }
         let value = ManuallyDrop::new(value);
-        let word = (&raw const value).expose_provenance();
         // SAFETY: it has just been entered; the body's side takes the value.
-        let word = unsafe { control.switch_in(word) };
+        let word = unsafe { control.switch_in(pack(&value)) };
         if control.note_suspended() {
-            // SAFETY: a suspend passes the address of an `Out`, and leaves it to this side.
-            let out = unsafe { ptr::with_exposed_provenance::<Out>(word).read() };
-            return Ok(Step::Suspended(out));
+            // SAFETY: a suspend passes an `Out`, and leaves it to this side.
+            return Ok(Step::Suspended(unsafe { unpack::<Out>(word) }));
         }
-        // SAFETY: the body has ended, and left this on its stack, which is still there, for this side to take.
-        let end = unsafe { ptr::with_exposed_provenance::<End<Ret>>(word).read() };
+        // SAFETY: the end passes this, and leaves it to this side.
+        let end = unsafe { unpack::<End<Ret>>(word) };
         control.release_stack();
         match end {
             Ok(value) => Ok(Step::Done(value)),
@@ -278,7 +277,7 @@ pub struct Builder<'a, 'env, In, Out, Ret> {
     name: Option<Box<str>>,
     stack_bytes: usize,
     guard_bytes: usize,
-    values: PhantomData<fn(In, Out, Ret) -> (In, Out, Ret)>,
+    values: PhantomData<Invariant<In, Out, Ret>>,
 }
 
 impl<'a, In, Out, Ret> Builder<'a, '_, In, Out, Ret>

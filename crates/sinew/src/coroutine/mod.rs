@@ -45,6 +45,7 @@
 //! | `body` | the closure, and the first frame of a stack |
 //! | `handle` | the side that resumes |
 //! | `suspender` | the side that suspends |
+//! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
 
 mod anchor;
@@ -53,6 +54,7 @@ mod control;
 mod generator;
 mod handle;
 mod suspender;
+mod word;
 
 pub use anchor::{Anchor, anchor};
 pub use control::State;

@@ -9,9 +9,10 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-use sinew_context::switch;
+use sinew_context::switch_word;
 
 use crate::coroutine::control::Control;
+use crate::coroutine::word::{pack, unpack};
 use crate::error::WaitError;
 
 /// A coroutine's way back to whoever resumed it. Its body is given one, and cannot keep it.
@@ -64,22 +65,20 @@ impl<In, Out> Suspender<In, Out> {
             return Err(SuspendError::State(out));
         }
         let out = ManuallyDrop::new(out);
-        let word = (&raw const out).expose_provenance();
         let body = self.control.body.get();
         let caller = self.control.caller.get();
         // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context was saved
         // by the `switch_in` that runs it. The other side takes `out`.
-        let word = unsafe { switch(body, caller, word) };
-        if word == 0 {
-            self.control.obey();
-            return Err(SuspendError::Ending);
-        }
-        // SAFETY: a resume passes the address of an `In`, and leaves it to this side.
-        let value = unsafe { ptr::with_exposed_provenance::<In>(word).read() };
+        let word = unsafe { switch_word(body, caller, pack(&out)) };
         if self.control.is_cancelled() {
-            return Err(SuspendError::Cancelled(value));
+            if self.control.must_end() {
+                return Err(SuspendError::Ending);
+            }
+            // SAFETY: not ended, so resumed with an `In`, for this side to take.
+            return Err(SuspendError::Cancelled(unsafe { unpack(word) }));
         }
-        Ok(value)
+        // SAFETY: as above.
+        Ok(unsafe { unpack(word) })
     }
 
     /// Whether this coroutine was asked to stop.

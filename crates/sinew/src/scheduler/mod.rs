@@ -579,7 +579,7 @@ impl Scheduler {
         me.refusals.set(refusals);
         if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
             if refusals > SWALLOWED_MAX {
-                forced::report_and_abort(me);
+                forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();
         }

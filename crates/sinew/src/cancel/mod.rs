@@ -10,6 +10,9 @@
 #![expect(unsafe_code, reason = "waits in the token's queue")]
 
 mod deadline;
+mod limited;
+
+pub use limited::{shield, timeout, timeout_deadline};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! The one thread-local of the runtime: which scheduler runs on this thread.
+//! The thread-locals of the runtime: which scheduler runs on this thread, and the limits around its plain code.
 //!
 //! Owns: the pointer. It is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
@@ -9,9 +9,11 @@ use std::ptr;
 
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::Block;
+use crate::scheduler::limit::Limit;
 
 thread_local! {
     static SCHEDULER: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
+    static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
 }
 
 /// The thread's scheduler, as a raw pointer; null outside of an anchor.
@@ -19,6 +21,13 @@ thread_local! {
 pub(super) fn scheduler() -> *const Scheduler {
     // A thread-local without a destructor is reachable to the thread's end.
     SCHEDULER.get()
+}
+
+/// The chain of limits that the thread's own code is inside of.
+pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
+    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference stays on it: a cell
+    // is not `Sync`.
+    LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
 }
 
 /// Sets the thread's scheduler and returns the one before.

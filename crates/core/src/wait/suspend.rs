@@ -51,6 +51,8 @@ pub enum Kind {
     Writable = 9,
     /// A cancel token to fire.
     Cancel = 10,
+    /// An event to be set or triggered.
+    Event = 11,
 }
 
 impl Kind {
@@ -68,6 +70,7 @@ impl Kind {
             8 => Self::Readable,
             9 => Self::Writable,
             10 => Self::Cancel,
+            11 => Self::Event,
             _ => Self::Nothing,
         }
     }
@@ -87,6 +90,7 @@ impl Kind {
             Self::Readable => "readable",
             Self::Writable => "writable",
             Self::Cancel => "cancel",
+            Self::Event => "event",
         }
     }
 }

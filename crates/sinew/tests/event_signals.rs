@@ -251,33 +251,6 @@ fn an_unpark_of_a_plain_thread_does_not_pass_for_a_signal() {
     assert!(RETURNED.load(SeqCst));
 }
 
-/// Waits for an event when it is dropped.
-struct WaitsWhenDropped(Rc<Event>, Rc<Cell<Option<Result<(), WaitError>>>>);
-
-impl Drop for WaitsWhenDropped {
-    fn drop(&mut self) {
-        self.1.set(Some(self.0.wait()));
-    }
-}
-
-// contract: E3, E7
-#[test]
-fn where_nothing_may_wait_no_signal_is_taken() {
-    let event = Rc::new(Event::auto());
-    let result = Rc::new(Cell::new(None));
-    let guard = WaitsWhenDropped(event.clone(), result.clone());
-    let inside = event.clone();
-    run(move || {
-        inside.set();
-        // It never starts, so what it owns is dropped on the scheduler's own frame.
-        let refused = spawn_local(move || drop(guard));
-        refused.cancel("before it starts");
-        settle();
-    });
-    assert_eq!(result.get(), Some(Err(WaitError::State)));
-    assert!(event.try_wait(), "the signal was taken");
-}
-
 // contract: S17
 #[test]
 fn a_loop_over_an_event_that_is_set_does_not_starve_the_rest() {

@@ -104,7 +104,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` on a scheduler's own frame, without having looked at the signal.
+    /// `Cancelled`; `State` on a scheduler's own frame or in an event's callback, without having looked at the signal.
     #[inline]
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_until(None)

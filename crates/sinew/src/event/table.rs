@@ -24,6 +24,7 @@ use sinew_core::wait::{Claimed, Kind, Queue, Reason, Record, WakeList, wait_in};
 
 use crate::error::WaitError;
 use crate::event::runs::Runs;
+use crate::scheduler::current::without_waits;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 
@@ -182,7 +183,8 @@ impl<T> EventTable<T> {
 
     /// Runs the event's callback, then wakes all who wait for the event, each with a clone of `arg`. Says how many.
     ///
-    /// Who begins to wait while the callback runs is woken too. A trigger that finds nobody waiting is not kept. No lock
+    /// The callback must not wait: every wait in it fails with `State`, in a coroutine as on a plain thread.
+    /// Who begins to wait while it runs is woken too. A trigger that finds nobody waiting is not kept. No lock
     /// is held while the callback runs: it may use the table, remove this very event included.
     ///
     /// # Suspends
@@ -199,7 +201,9 @@ impl<T> EventTable<T> {
     pub fn trigger(&self, id: EventId, arg: T) -> Result<usize, Missing> {
         let entry = self.entry(id)?;
         let arg = Arc::new(arg);
-        let called = catch_unwind(AssertUnwindSafe(|| (entry.callback)(id, &arg)));
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            without_waits(|| (entry.callback)(id, &arg));
+        }));
         let woken = entry.line.wake_with(&arg);
         match called {
             Ok(()) => Ok(woken),
@@ -257,7 +261,7 @@ impl<T: Clone> EventTable<T> {
     /// # Errors
     ///
     /// [`TableWaitError::Missing`] if there is no such event. [`TableWaitError::Wait`] with `Closed` if it is removed
-    /// meanwhile, with `Cancelled`, or with `State` on a scheduler's own frame.
+    /// meanwhile, with `Cancelled`, or with `State` on a scheduler's own frame or in an event's callback.
     pub fn wait(&self, id: EventId) -> Result<T, TableWaitError> {
         self.wait_until(id, None)
     }

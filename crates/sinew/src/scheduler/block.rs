@@ -53,6 +53,8 @@ pub(crate) mod flag {
     pub(crate) const OWN_STACK: u8 = 4;
     /// The coroutine confirmed the cancel.
     pub(crate) const CONFIRMED: u8 = 8;
+    /// It runs a callback in which nothing may wait.
+    pub(crate) const IN_CALLBACK: u8 = 16;
 }
 
 /// Bits of [`Block::life`].
@@ -206,6 +208,12 @@ impl Block {
     #[inline]
     pub(crate) fn set(&self, flag: u8) {
         self.flags.store(self.flags.load(Relaxed) | flag, Relaxed);
+    }
+
+    /// Clears a flag. Owner thread.
+    #[inline]
+    pub(crate) fn clear(&self, flag: u8) {
+        self.flags.store(self.flags.load(Relaxed) & !flag, Relaxed);
     }
 
     /// Whether a cancel was requested: waits are to be refused.

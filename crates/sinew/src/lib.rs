@@ -8,6 +8,7 @@ pub mod event;
 pub mod inspect;
 pub mod io;
 mod join;
+pub mod net;
 mod park;
 mod scheduler;
 pub mod sync;

@@ -4,18 +4,15 @@
 //!
 //! Invariants
 //! - I1. Every event carries the token of its registration; the wake descriptor's is [`KNOCK`].
-#![expect(
-    unsafe_code,
-    reason = "a raw descriptor number is lent to one epoll_ctl"
-)]
 
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 use std::{fmt, io};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 
-use crate::driver::{Driver, Ready};
-use crate::sys::clock;
+use crate::driver::{Driver, Ready, lend};
+use crate::sys::{self, clock};
 
 /// The token of the wake descriptor.
 const KNOCK: u64 = u64::MAX;
@@ -25,7 +22,7 @@ const EVENTS_MAX: usize = 256;
 /// The epoll driver.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
+    events: Vec<sys::epoll::Event>,
 }
 
 impl fmt::Debug for Epoll {
@@ -52,17 +49,9 @@ impl Epoll {
 fn both_directions() -> epoll::EventFlags {
     epoll::EventFlags::IN
         | epoll::EventFlags::OUT
+        | epoll::EventFlags::PRI
         | epoll::EventFlags::RDHUP
         | epoll::EventFlags::ET
-}
-
-/// Borrows a descriptor number for one call.
-fn lend<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
-    if fd < 0 {
-        return Err(io::Error::from(rustix::io::Errno::BADF));
-    }
-    // SAFETY: not -1; epoll_ctl checks the rest and answers EBADF.
-    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 impl Driver for Epoll {
@@ -72,33 +61,25 @@ impl Driver for Epoll {
 
     fn poll(&mut self, deadline_ns: Option<u64>, report: &mut dyn FnMut(u64, Ready)) {
         let timeout = deadline_ns.map(|deadline_ns| {
-            let wait = if deadline_ns == 0 {
-                0
-            } else {
-                deadline_ns.saturating_sub(clock::now_ns())
-            };
-            Timespec {
-                tv_sec: i64::try_from(wait / 1_000_000_000).unwrap_or(i64::MAX),
-                tv_nsec: i64::try_from(wait % 1_000_000_000).unwrap_or(0),
-            }
+            let now_ns = if deadline_ns == 0 { 0 } else { clock::now_ns() };
+            Duration::from_nanos(deadline_ns.saturating_sub(now_ns))
         });
-        self.events.clear();
-        let buffer = rustix::buffer::spare_capacity(&mut self.events);
         // A signal ends the wait early; the scheduler looks at everything again anyway. No
         // other error is possible for a descriptor and a buffer that are ours.
-        if epoll::wait(&self.epoll, buffer, timeout.as_ref()).is_err() {
+        if sys::epoll::wait(self.epoll.as_fd(), &mut self.events, timeout).is_err() {
             return;
         }
         for event in &self.events {
-            let token = event.data.u64();
+            let token = event.u64;
             if token == KNOCK {
                 continue;
             }
-            let flags = event.flags;
+            let flags = epoll::EventFlags::from_bits_retain(event.events);
             let hung_up = flags.intersects(
                 epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR,
             );
-            let readable = hung_up || flags.contains(epoll::EventFlags::IN);
+            let urgent = flags.contains(epoll::EventFlags::PRI);
+            let readable = hung_up || urgent || flags.contains(epoll::EventFlags::IN);
             let gone = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             let writable = flags.intersects(gone | epoll::EventFlags::OUT);
             report(
@@ -106,7 +87,7 @@ impl Driver for Epoll {
                 Ready {
                     readable,
                     writable,
-                    hung_up,
+                    uneven: hung_up || urgent,
                 },
             );
         }

@@ -103,11 +103,12 @@ fn a_refused_callback_comes_back_and_the_errors_name_the_id() {
     let missing = EventId(1);
     assert_eq!(table.trigger(missing, 5), Err(Missing(missing)));
     assert_eq!(table.remove(missing), Err(Missing(missing)));
-    let late = Err(TableWaitError::Missing(missing));
-    assert_eq!(table.wait(missing), late);
-    assert_eq!(table.wait_timeout(missing, MOMENT), late);
-    assert_eq!(table.wait_deadline(missing, sinew::time::now()), late);
-    assert_eq!(late.unwrap_err().to_string(), "there is no event 1");
+    let error = TableWaitError::Missing(missing);
+    assert_eq!(table.wait(missing), Err(error));
+    assert_eq!(table.wait_timeout(missing, MOMENT), Err(error));
+    let past = sinew::time::now();
+    assert_eq!(table.wait_deadline(missing, past), Err(error));
+    assert_eq!(error.to_string(), "there is no event 1");
 }
 
 // contract: E8

@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod coroutine;
 mod driver;
 mod error;
+pub mod event;
 pub mod inspect;
 pub mod io;
 mod join;

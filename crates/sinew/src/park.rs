@@ -233,10 +233,11 @@ pub fn confirm_cancel() -> Result<(), WaitError> {
 ///
 /// # Errors
 ///
-/// `Cancelled` if the coroutine was asked to stop; `State` on a scheduler's own frame.
+/// `Cancelled` if the coroutine was asked to stop; `State` on a scheduler's own frame or in an event's callback.
 #[inline]
 pub fn yield_now() -> Result<(), WaitError> {
     match place() {
+        place if !place.may_wait() => Err(WaitError::State),
         Place::Coroutine(scheduler, block) => {
             scheduler.yield_turn(block);
             if block.is_refused() {

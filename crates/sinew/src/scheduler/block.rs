@@ -57,6 +57,8 @@ pub(crate) mod flag {
     pub(crate) const LIMITED: u8 = 16;
     /// Its wait cannot be cancelled.
     pub(crate) const DEAF: u8 = 32;
+    /// It runs a callback in which nothing may wait.
+    pub(crate) const IN_CALLBACK: u8 = 64;
 }
 
 /// Bits of [`Block::life`].

@@ -42,11 +42,11 @@ struct ThreadParty {
 impl<'a> Waiting<'a> {
     /// The current party, without or with a deadline on the runtime's clock.
     ///
-    /// Fails with `State` on a scheduler's own frame, where nothing may wait.
+    /// Fails with `State` on a scheduler's own frame and in a callback, where nothing may wait.
     #[inline]
     pub(crate) fn new(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
         let place = place();
-        if matches!(place, Place::Frame) {
+        if !place.may_wait() {
             return Err(WaitError::State);
         }
         Ok(Self {

@@ -5,11 +5,13 @@
 //! The `sinew` crate gives these parts a scheduler, a clock and a kernel.
 #![no_std]
 
+extern crate alloc;
 #[cfg(any(loom, test))]
 extern crate std;
 
 mod facade;
 pub mod inbox;
 pub mod lock;
+pub mod sync;
 pub mod timer;
 pub mod wait;

@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 use std::{fmt, ptr};
 
@@ -18,7 +18,7 @@ use sinew_core::wait::{Kind, Record, wait_in};
 use crate::cancel::CancelToken;
 use crate::error::WaitError;
 use crate::park::Unparker;
-use crate::scheduler::block::{Block, BlockRef};
+use crate::scheduler::block::{Block, BlockRef, life};
 use crate::scheduler::body::{self, Payload};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{spawn, unhandled};
@@ -198,8 +198,9 @@ impl<T> JoinHandle<T> {
     #[inline]
     pub(crate) unsafe fn new(block: NonNull<Block>) -> Self {
         // SAFETY: passed on to the caller.
+        let block = unsafe { spawn::handle_ref(block) };
         Self {
-            block: unsafe { spawn::handle_ref(block) },
+            block,
             value: PhantomData,
         }
     }
@@ -294,8 +295,9 @@ impl<T> JoinHandle<T> {
         }
         let joiners = &self.block.joiners;
         let guard = joiners.lock();
-        // Looked at under the lock: the end is set before the lock is taken to wake the joiners.
-        if self.block.is_done() {
+        // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
+        // queue, for which it must take the lock, or DONE is seen here, with the result.
+        if self.block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
             return Ok(());
         }
         let record = Record {

@@ -7,8 +7,10 @@ mod error;
 pub mod inspect;
 pub mod io;
 mod join;
+pub mod net;
 mod park;
 mod scheduler;
+pub mod sync;
 mod sys;
 pub mod time;
 

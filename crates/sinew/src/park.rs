@@ -123,11 +123,13 @@ impl Unparker {
     pub fn unpark(&self) {
         let mut cell = self.block.park.lock();
         let parked = std::mem::replace(&mut *cell, Park::Permit) == Park::Parked;
-        if parked && self.block.waiter.word.claim(Reason::Woken) == Claim::Won {
+        let waiter = NonNull::from(&self.block.waiter);
+        // SAFETY: the cell is the one primitive that a parked coroutine waits at, and it is locked.
+        if parked && unsafe { Waiter::claim(waiter, Reason::Woken) } == Claim::Won {
             *cell = Park::Empty;
             drop(cell);
             // SAFETY: the claim was won here.
-            unsafe { Waiter::wake(NonNull::from(&self.block.waiter)) };
+            unsafe { Waiter::wake(waiter) };
         }
     }
 
@@ -199,7 +201,7 @@ pub fn in_coroutine() -> bool {
 #[must_use]
 pub fn stopping() -> bool {
     match place() {
-        Place::Coroutine(_, block) => block.has(flag::CANCEL),
+        Place::Coroutine(_, block) => block.is_cancelled(),
         Place::Thread | Place::Frame => false,
     }
 }
@@ -211,10 +213,9 @@ pub fn stopping() -> bool {
 ///
 /// `State` if nothing was requested, or on a plain thread.
 pub fn confirm_cancel() -> Result<(), WaitError> {
-    use std::sync::atomic::Ordering::Relaxed;
     match place() {
-        Place::Coroutine(_, block) if block.has(flag::CANCEL) => {
-            block.flags.fetch_or(flag::CONFIRMED, Relaxed);
+        Place::Coroutine(_, block) if block.is_cancelled() => {
+            block.set(flag::CONFIRMED);
             Ok(())
         }
         _ => Err(WaitError::State),
@@ -235,7 +236,7 @@ pub fn yield_now() -> Result<(), WaitError> {
     match place() {
         Place::Coroutine(scheduler, block) => {
             scheduler.yield_turn(block);
-            if block.is_refused() {
+            if block.is_cancelled() {
                 scheduler.note_refusal(block);
                 return Err(WaitError::Cancelled);
             }

@@ -263,6 +263,8 @@ fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     // contract: C2, C3, C5, C6, C7, C8, C10, C16
     #[test]
     fn a_random_life_is_that_of_the_model(ops in prop::collection::vec(op(), 0..80)) {

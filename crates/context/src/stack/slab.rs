@@ -205,6 +205,13 @@ impl SlotRef {
         self.slab.layout.stride_bytes
     }
 
+    /// The deepest use since the stack was last cleaned, in bytes below the base, see
+    /// [`Stack::high_water_bytes`](super::Stack::high_water_bytes). From any thread.
+    #[must_use]
+    pub fn high_water_bytes(self) -> usize {
+        super::residency::high_water_bytes(self)
+    }
+
     /// The addresses of the whole slot.
     pub(super) fn span(self) -> Range<usize> {
         let start = self.start().addr().get();

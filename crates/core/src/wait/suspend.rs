@@ -97,7 +97,10 @@ impl Kind {
 ///
 /// - `party` returns a waiter and a node that stay in place as long as `self` is borrowed, that belong to whoever calls,
 ///   and of which the node is unlinked and the waiter idle whenever the caller's own code runs.
-/// - `suspend` returns only after the waiter has been claimed and woken, with the reason of the claim.
+/// - `suspend` returns only after the waiter has been claimed and woken, with the reason of the claim. It does not
+///   unwind: the node is linked meanwhile, and what it was woken for may be in its slot. Who unwinds a party by force does
+///   so after the wait.
+/// - `refused` does not unwind either, runs no code of the user's, and takes no lock: it is called under the primitive's.
 pub unsafe trait Suspend {
     /// The waiter and its node.
     fn party(&self) -> (NonNull<Waiter>, NonNull<Node>);
@@ -121,6 +124,51 @@ pub unsafe trait Suspend {
 #[inline]
 pub unsafe fn wait_in<T, S: Suspend>(
     lock: &Lock<T>,
+    guard: Guard<'_, T>,
+    queue: impl Fn(&mut T) -> &mut Queue,
+    slot: *mut (),
+    party: &S,
+    record: Record,
+) -> Reason {
+    // SAFETY: the caller's duties are the same.
+    unsafe { wait_at(Place::Last, lock, guard, queue, slot, party, record) }
+}
+
+/// As [`wait_in`], but before all who wait already: for a party that was woken in its turn and
+/// did not get what it was woken for.
+///
+/// # Safety
+///
+/// As for [`wait_in`].
+#[inline]
+pub unsafe fn wait_in_front<T, S: Suspend>(
+    lock: &Lock<T>,
+    guard: Guard<'_, T>,
+    queue: impl Fn(&mut T) -> &mut Queue,
+    slot: *mut (),
+    party: &S,
+    record: Record,
+) -> Reason {
+    // SAFETY: the caller's duties are the same.
+    unsafe { wait_at(Place::First, lock, guard, queue, slot, party, record) }
+}
+
+/// Where in its queue a party waits.
+#[derive(Clone, Copy)]
+enum Place {
+    First,
+    Last,
+}
+
+/// The waiting side.
+///
+/// # Safety
+///
+/// As for [`wait_in`].
+#[inline]
+unsafe fn wait_at<T, S: Suspend>(
+    place: Place,
+    lock: &Lock<T>,
     mut guard: Guard<'_, T>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
@@ -137,8 +185,13 @@ pub unsafe fn wait_in<T, S: Suspend>(
     let links = unsafe { node.as_ref() };
     // SAFETY: unlinked, and the caller is its waiter.
     unsafe { links.prepare(waiter, slot) };
-    // SAFETY: prepared, armed; it leaves the queue before this function returns.
-    unsafe { queue(&mut guard).push_back(node) };
+    let line = queue(&mut guard);
+    match place {
+        // SAFETY: prepared, armed; it leaves the queue before this function returns.
+        Place::First => unsafe { line.push_front(node) },
+        // SAFETY: as above.
+        Place::Last => unsafe { line.push_back(node) },
+    }
     drop(guard);
     let reason = party.suspend(record);
     if matches!(reason, Reason::Timeout | Reason::Cancelled) {

@@ -7,6 +7,7 @@
 //! - I2. Whatever was registered before the firing is told once; whatever is registered after it is told at the registration.
 //! - I3. No lock is held while callbacks run or coroutines are told.
 //! - I4. A child that is gone, or a registration that was dropped, leaves nothing behind in its parent.
+#![expect(unsafe_code, reason = "waits in the token's queue")]
 
 mod deadline;
 
@@ -307,7 +308,6 @@ impl CancelToken {
         self.wait_until(Some(clock::instant_ns(deadline)))
     }
 
-    #[expect(unsafe_code, reason = "waits in the token's queue")]
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         if self.is_cancelled() {
             return Ok(());

@@ -41,6 +41,8 @@ pub(super) struct Core {
     /// Made when the first coroutine starts.
     stacks: UnsafeCell<Option<StackCache>>,
     ids: Cell<Range<u64>>,
+    /// At hand, because it takes a few divisions to lay out.
+    default_config: StackConfig,
     closing: Cell<bool>,
     kept_panic: Cell<Option<Payload>>,
 }
@@ -141,6 +143,7 @@ impl Core {
             ended: Cell::new(ptr::null()),
             stacks: UnsafeCell::new(None),
             ids: Cell::new(0..0),
+            default_config: StackConfig::default(),
             closing: Cell::new(false),
             kept_panic: Cell::new(None),
         }
@@ -151,6 +154,12 @@ impl Core {
         self.closing.get()
     }
 
+    #[inline]
+    pub(super) fn default_config(&self) -> StackConfig {
+        self.default_config
+    }
+
+    #[inline]
     pub(super) fn next_id(&self) -> u64 {
         let mut range = self.ids.take();
         let id = range.next().unwrap_or_else(|| {

@@ -144,6 +144,7 @@ where
 }
 
 /// Allocates the record of a new coroutine.
+#[inline]
 pub(super) fn allocate<F, In, Out, Ret>(
     core: &super::anchor::Core,
     closure: F,

@@ -139,6 +139,7 @@ impl fmt::Debug for Control {
 }
 
 impl Control {
+    #[inline]
     pub(super) fn new(core: &Core, birth: Birth) -> Self {
         Self {
             body: UnsafeCell::new(Context::EMPTY),

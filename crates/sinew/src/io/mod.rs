@@ -1,2 +1,24 @@
-//! Input and output on descriptors.
+//! Input and output on descriptors: a call that would block suspends the coroutine instead of the thread.
+//!
+//! The functions here work on any non-blocking descriptor. On a plain thread they wait by blocking it.
+//! The sockets in [`crate::net`] stand on the same ground.
+//!
+//! Each call is tried first; only if the kernel has nothing, the coroutine waits for readiness and tries again. So a call whose
+//! data is there succeeds even if a cancel was requested; otherwise it ends with an error that
+//! [`crate::is_cancelled`] recognises. A timeout is [`std::io::ErrorKind::TimedOut`] and spans the whole call.
+
+mod established;
+mod named;
+mod raw;
+mod readiness;
 pub(crate) mod source;
+mod watched;
+
+pub(crate) use established::is_established;
+pub(crate) use named::named;
+pub use raw::{
+    Interest, accept, close, connect, copy, is_nonblocking, pipe, read, ready, recvfrom, sendto,
+    set_nonblocking, write,
+};
+pub(crate) use source::Direction;
+pub(crate) use watched::{Limits, Watched};

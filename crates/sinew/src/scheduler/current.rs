@@ -3,10 +3,6 @@
 //! Owns: the pointer. It is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
 #![expect(unsafe_code, reason = "follows the thread's scheduler pointer")]
-#![expect(
-    clippy::disallowed_macros,
-    reason = "the one accessor module of thread-locals"
-)]
 
 use std::cell::Cell;
 use std::ptr;

@@ -6,6 +6,7 @@
 //! - I1. Doors are never freed: a waker may still write the wake descriptor after the coroutine it woke has
 //!   run, ended, and its scheduler with it. Such a late knock wakes the door's next owner once for nothing.
 //! - I2. A door has one owner at a time.
+#![expect(unsafe_code, reason = "passes the duty of Inbox::push on")]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -42,11 +43,11 @@ pub(crate) struct Door {
 /// What a scheduler publishes of itself: written by the owner with plain stores, read by anyone.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    pub(super) alive: AtomicUsize,
-    pub(super) created: AtomicU64,
-    pub(super) switches: AtomicU64,
-    pub(super) timers: AtomicUsize,
-    pub(super) io_waits: AtomicUsize,
+    pub(crate) alive: AtomicUsize,
+    pub(crate) created: AtomicU64,
+    pub(crate) switches: AtomicU64,
+    pub(crate) timers: AtomicUsize,
+    pub(crate) io_waits: AtomicUsize,
 }
 
 impl Figures {
@@ -91,6 +92,15 @@ impl Door {
         DOORS.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The coroutine that runs now, as an identity.
+    pub(crate) fn running(&self) -> *const Block {
+        self.current.load(Relaxed)
+    }
+
     pub(super) fn knocker(&self) -> BorrowedFd<'_> {
         self.knock.as_fd()
     }
@@ -100,7 +110,6 @@ impl Door {
     /// # Safety
     ///
     /// As for [`Inbox::push`].
-    #[expect(unsafe_code, reason = "passes the duty of Inbox::push on")]
     pub(super) unsafe fn hand_in(&self, link: NonNull<Link>, tag: usize) {
         // SAFETY: passed on to the caller.
         if unsafe { self.inbox.push(link, tag) } == Push::WakeOwner {

@@ -41,6 +41,7 @@ pub(crate) mod unhandled;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::{fmt, io};
@@ -50,13 +51,14 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Reason, Record, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
+use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
-use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
@@ -230,6 +232,20 @@ impl Scheduler {
         self.switch_out(me);
     }
 
+    /// The coroutine has done something that could have waited but did not: a turn of its budget is used up, and the
+    /// others have theirs when it is spent.
+    #[inline]
+    pub(crate) fn take_turn(&self, me: &Block) {
+        let budget = self.budget.get();
+        if budget > 1 {
+            self.budget.set(budget - 1);
+        } else {
+            self.budget.set(0);
+            self.ready.push(me);
+            self.switch_out(me);
+        }
+    }
+
     /// Suspends the current coroutine, whose waiter is armed, until someone's claim wakes it.
     pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
         me.write_record(record, self.tick_ns.get(), deadline_ns.unwrap_or(0));
@@ -306,8 +322,7 @@ impl Scheduler {
                 let address = ptr::from_ref(block).expose_provenance();
                 // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
                 let context = unsafe { prepare(base, coroutine_main, address, self.context.get()) };
-                // SAFETY: the block does not run.
-                unsafe { *block.context.get() = context };
+                block.set_context(context);
                 true
             }
             Err(error) => {
@@ -329,16 +344,20 @@ impl Scheduler {
         unsafe { stack.set_owner(owner, describe) };
         // SAFETY: owner thread; the block has no stack and does not run.
         unsafe { *block.stack.get() = Some(stack) };
-        block.flags.fetch_or(flag::STARTED, Relaxed);
+        block.set(flag::STARTED);
     }
 
     /// What every end has in common: the result is there, now the world is told.
+    #[inline]
     fn finish(&self, block: &Block) {
         if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
             token.forget(*key);
         }
-        let waiting = block.joiners.lock().claim_all(Reason::Woken);
-        waiting.wake_all();
+        // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
+        if block.life.load(Relaxed) & life::WAITED != 0 {
+            let waiting = block.joiners.lock().claim_all(Reason::Woken);
+            waiting.wake_all();
+        }
         let alive = &self.door.figures.alive;
         alive.store(alive.load(Relaxed) - 1, Relaxed);
     }
@@ -377,6 +396,68 @@ impl Scheduler {
             .store(self.sources.borrow().waiting(), Relaxed);
     }
 
+    #[inline]
+    pub(crate) fn may_be_ready(&self, fd: RawFd, owner: u64, direction: Direction) -> bool {
+        self.sources.borrow_mut().may_be_ready(fd, owner, direction)
+    }
+
+    #[inline]
+    pub(crate) fn exhausted(&self, fd: RawFd, owner: u64, direction: Direction) {
+        self.sources.borrow_mut().exhausted(fd, owner, direction);
+    }
+
+    /// Makes sure that the driver watches the descriptor.
+    pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
+        let mut sources = self.sources.borrow_mut();
+        let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
+        drop(sources);
+        stale.wake_all();
+        Ok(())
+    }
+
+    /// The descriptor is about to be closed.
+    pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
+        let mut sources = self.sources.borrow_mut();
+        let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
+        drop(sources);
+        stale.wake_all();
+    }
+
+    /// Links a waiting coroutine's node at a watched descriptor, which is known to have nothing now.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Sources::link`].
+    pub(crate) unsafe fn link_source(
+        &self,
+        fd: RawFd,
+        owner: u64,
+        direction: Direction,
+        node: NonNull<Node>,
+    ) -> u32 {
+        let mut sources = self.sources.borrow_mut();
+        sources.exhausted(fd, owner, direction);
+        // SAFETY: passed on to the caller.
+        unsafe { sources.link(fd, direction, node) }
+    }
+
+    /// Takes the node out again; false if the descriptor was closed meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Sources::unlink`].
+    pub(crate) unsafe fn unlink_source(
+        &self,
+        fd: RawFd,
+        direction: Direction,
+        node: NonNull<Node>,
+        life: u32,
+    ) -> bool {
+        let mut sources = self.sources.borrow_mut();
+        // SAFETY: passed on to the caller.
+        unsafe { sources.unlink(fd, direction, node, life) }
+    }
+
     fn fire_timers(&self) {
         // SAFETY: I4.
         if unsafe { &*self.wheel.get() }.is_empty() {
@@ -410,9 +491,11 @@ impl Scheduler {
             } else {
                 // SAFETY: the tag says so.
                 let extra = unsafe { Extra::of_cancel_link(link) };
+                // SAFETY: the block that is referenced by the message keeps it.
+                let block = unsafe { extra.as_ref() }.block;
                 // SAFETY: whoever posted it gave a reference to the block along.
-                let block = unsafe { BlockRef::adopt(extra.as_ref().block) };
-                // ORDERING: Acquire: the next poster's request is seen by the look at CANCEL below.
+                let block = unsafe { BlockRef::adopt(block) };
+                // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
                 block.extra_or_new().cancel_posted.swap(false, AcqRel);
                 self.tell_cancel(&block);
             }
@@ -422,13 +505,7 @@ impl Scheduler {
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
     pub(super) fn tell_cancel(&self, block: &Block) {
         let mine = ptr::eq(block.door.load(Relaxed), self.door);
-        if mine && !block.is_done() && block.is_refused() {
-            self.claim_cancelled(block);
-        }
-    }
-
-    fn claim_cancelled(&self, block: &Block) {
-        if block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
+        if mine && !block.is_done() && block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
             self.ready.push(block);
         }
     }
@@ -462,7 +539,7 @@ impl Scheduler {
     pub(super) fn cancel_everything(&self) {
         self.teardown.set(Teardown::Cancelling(0));
         self.for_each_alive(|block| {
-            block.flags.fetch_or(flag::CANCEL, Relaxed);
+            block.cancel.store(true, Relaxed);
             self.tell_cancel(block);
         });
     }
@@ -513,7 +590,22 @@ impl Scheduler {
     }
 }
 
-/// Makes a claimed coroutine runnable, from any thread. The wake function of all blocks.
+/// How a coroutine is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_block,
+    is_here: is_block_here,
+};
+
+/// Whether the block's coroutine is of the calling thread's scheduler.
+unsafe fn is_block_here(waiter: NonNull<Waiter>) -> bool {
+    // SAFETY: this function is only given to blocks' waiters.
+    let block = unsafe { Block::of_waiter(waiter) };
+    // SAFETY: blocks are never unmapped.
+    let door = unsafe { block.as_ref() }.door.load(Relaxed);
+    current::with_scheduler(|scheduler| ptr::eq(scheduler.door, door)) == Some(true)
+}
+
+/// Makes a claimed coroutine runnable, from any thread.
 unsafe fn wake_block(waiter: NonNull<Waiter>) {
     // SAFETY: this function is only given to blocks' waiters.
     let block = unsafe { Block::of_waiter(waiter) };
@@ -537,7 +629,7 @@ unsafe fn wake_block(waiter: NonNull<Waiter>) {
 /// Asks a coroutine to stop, from any thread that holds a reference.
 pub(crate) fn request_cancel(block: &BlockRef) {
     // ORDERING: the message below carries it to the owner; a look without it may come late.
-    if block.flags.fetch_or(flag::CANCEL, AcqRel) & flag::CANCEL != 0 || block.is_done() {
+    if block.cancel.swap(true, AcqRel) || block.is_done() {
         return;
     }
     let door = block.door.load(Relaxed);

@@ -302,7 +302,7 @@ impl Builder {
         }
         if let Some(config) = config {
             block.extra_or_new().stack.get_or_init(|| config);
-            block.flags.fetch_or(flag::OWN_STACK, Relaxed);
+            block.set(flag::OWN_STACK);
         }
         if let Some(parent) = &self.parent {
             CancelToken::attach(&BlockRef::of(block), Some(parent));
@@ -389,9 +389,8 @@ impl Scheduler {
         block
             .door
             .store(ptr::from_ref(self.door()).cast_mut(), Relaxed);
-        let flags = if self.is_ending() { flag::CANCEL } else { 0 };
-        block.flags.store(flags, Relaxed);
-        block.shield.set(0);
+        block.flags.store(0, Relaxed);
+        block.cancel.store(self.is_ending(), Relaxed);
         block.refusals.set(0);
         block.outcome.store(0, Relaxed);
         block

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
 use crate::scheduler::block::Block;
@@ -107,21 +107,22 @@ unsafe impl Suspend for Waiting<'_> {
             return (NonNull::from(&block.waiter), NonNull::from(&block.node));
         }
         let party = ThreadParty {
-            waiter: Waiter::with_wake(wake_thread),
+            waiter: Waiter::new(&WAYS),
             node: Node::new(),
             thread: thread::current(),
             woken: AtomicBool::new(false),
         };
         // SAFETY: `self` is not shared, and no earlier party in the cell is in use: its wait is over. (One that
         // was there keeps a count of its thread; `Drop` sees to the last.)
-        let party = unsafe { (*self.thread.get()).write(party) };
+        let cell = unsafe { &mut *self.thread.get() };
+        let party = cell.write(party);
         (NonNull::from(&party.waiter), NonNull::from(&party.node))
     }
 
     #[inline]
     fn refused(&self) -> Option<Reason> {
         match self.place {
-            Place::Coroutine(_, block) if block.is_refused() => Some(Reason::Cancelled),
+            Place::Coroutine(_, block) if block.is_cancelled() => Some(Reason::Cancelled),
             _ => None,
         }
     }
@@ -131,8 +132,9 @@ unsafe impl Suspend for Waiting<'_> {
         match self.place {
             Place::Coroutine(scheduler, block) => scheduler.wait(block, record, self.deadline_ns),
             Place::Thread | Place::Frame => {
+                let party = self.thread.get().cast::<ThreadParty>();
                 // SAFETY: `party` initialised it for this wait.
-                let party = unsafe { (*self.thread.get()).assume_init_ref() };
+                let party = unsafe { &*party };
                 let reason = party.wait(self.deadline_ns);
                 // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
                 // the party needs no drop and stays readable for the unlinking.
@@ -164,6 +166,18 @@ impl ThreadParty {
         }
         self.waiter.word.finish()
     }
+}
+
+/// How a waiting thread is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_thread,
+    is_here: is_never_here,
+};
+
+/// A thread that waits does not run, so whoever asks is another one; the waiting thread's own timeout may claim at
+/// the same time.
+unsafe fn is_never_here(_: NonNull<Waiter>) -> bool {
+    false
 }
 
 /// Wakes a waiting thread. The party may be gone as soon as `woken` is set, so the handle is

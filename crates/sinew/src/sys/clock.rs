@@ -39,3 +39,10 @@ pub(crate) fn after_ns(timeout: Duration) -> u64 {
 pub(crate) fn to_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// The point in time that lies so many nanoseconds after the origin; the origin if there is no such point.
+pub(crate) fn to_instant(ns: u64) -> Instant {
+    origin()
+        .checked_add(Duration::from_nanos(ns))
+        .unwrap_or_else(origin)
+}

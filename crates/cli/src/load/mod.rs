@@ -1,0 +1,282 @@
+//! `sinew load`: a closed-loop load generator, one coroutine per connection.
+//!
+//! Owns: the run: how many requests, how long, and when to stop. Each connection sends its next
+//! request when the answer to the last one is whole, so a slow server is asked less often: the
+//! latencies are those of a client that waits, not of a fixed rate of arrivals.
+//!
+//! Invariants:
+//! - I1: with a limit of requests, exactly so many are tried, failures counted, unless the time is
+//!   up first.
+//! - I2: [`run`] returns after every coroutine it started has ended, at most the smaller of the
+//!   timeout and one second after the time is up.
+//! - I3: a server that refuses connections is not asked in a busy loop.
+
+pub mod command;
+
+mod exchange;
+mod report;
+mod tally;
+mod target;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use exchange::Client;
+pub use report::{Latency, Report};
+pub use tally::Errors;
+use tally::{Failure, Tally};
+pub use target::{Target, TargetError};
+
+use crate::rt::{self, Cancelled, Shared, WaitError, WaitGroup};
+
+/// How long a request that is under way when the time is up may still take.
+const OVERTIME: Duration = Duration::from_secs(1);
+
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The pauses after failures to connect in a row.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The most connections: beyond it the ports of a machine would not do by far.
+const CONNECTIONS_MAX: usize = 1_000_000;
+
+/// What to load, how much, and for how long.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The URL to ask for.
+    pub target: Target,
+    /// Connections kept busy at a time, from one to a million.
+    pub connections: usize,
+    /// When to stop; `None` means at the limit of requests.
+    pub duration: Option<Duration>,
+    /// After how many requests to stop; `None` means when the time is up.
+    pub requests: Option<u64>,
+    /// How long one request may take, the connecting included.
+    pub timeout: Duration,
+    /// The length that every body must have; `None` takes the length that each answer names.
+    pub body_bytes: Option<u64>,
+}
+
+impl Config {
+    /// Ten connections for ten seconds.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            connections: 10,
+            duration: Some(Duration::from_secs(10)),
+            requests: None,
+            timeout: Duration::from_secs(10),
+            body_bytes: None,
+        }
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Requests that succeeded.
+    pub succeeded: u64,
+    /// Requests that failed.
+    pub failed: u64,
+}
+
+/// What the coroutines of a run share.
+#[derive(Debug)]
+struct Run {
+    config: Config,
+    addresses: Vec<SocketAddr>,
+    request: Vec<u8>,
+    started: Instant,
+    stop_at: Option<Instant>,
+    taken: AtomicU64,
+    tally: Mutex<Tally>,
+}
+
+/// Puts load on a server and reports what was measured; `progress` is called ten times a second.
+///
+/// # Suspends
+/// Always.
+///
+/// # Errors
+/// The host cannot be resolved, there are zero or too many connections or zero requests, or there
+/// is no limit at all; the message names which. Also when the calling coroutine is cancelled. A
+/// server that does not answer is not an error of this function: the report counts it.
+pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
+    check(&config)?;
+    let addresses = config.target.resolve()?;
+    let request = config.target.request();
+    let started = rt::now();
+    let run = Shared::new(Run {
+        stop_at: config.duration.map(|duration| started + duration),
+        config,
+        addresses,
+        request,
+        started,
+        taken: AtomicU64::new(0),
+        tally: Mutex::new(Tally::new()),
+    });
+    let live = WaitGroup::new();
+    let workers: Vec<_> = (0..run.config.connections)
+        .map(|_| {
+            let (run, member) = (Shared::clone(&run), live.enter());
+            rt::spawn_local(move || {
+                run.work();
+                drop(member);
+            })
+        })
+        .collect();
+    loop {
+        match live.wait_timeout(PROGRESS_INTERVAL) {
+            Ok(()) => break,
+            Err(WaitError::Timeout) => progress(run.progress()),
+            Err(WaitError::Cancelled) => {
+                workers
+                    .iter()
+                    .for_each(|worker| worker.cancel("the run was cancelled"));
+                return Err(io::Error::other("the load run was cancelled"));
+            }
+        }
+    }
+    let elapsed = rt::now() - started;
+    for worker in workers {
+        if worker.join().is_err() {
+            return Err(io::Error::other(
+                "a connection of the load generator panicked",
+            ));
+        }
+    }
+    progress(run.progress());
+    let Config {
+        target,
+        connections,
+        ..
+    } = &run.config;
+    Ok(Report::new(
+        target.to_string(),
+        *connections,
+        elapsed,
+        &run.tally(),
+    ))
+}
+
+impl Run {
+    /// One connection, request after request.
+    fn work(&self) {
+        let mut client = Client::new(&self.addresses, &self.request);
+        let mut pause = PAUSE_MIN;
+        while self.take() {
+            let begun = rt::now();
+            let timeout_at = begun + self.config.timeout;
+            let over_at = self.stop_at.map(|stop| stop + OVERTIME);
+            let deadline = over_at.map_or(timeout_at, |over| over.min(timeout_at));
+            let outcome = client.exchange(deadline);
+            let now = rt::now();
+            let outcome = outcome.and_then(|answer| {
+                let mut tally = self.tally();
+                tally.wire_bytes += answer.wire_bytes;
+                tally.body_bytes += answer.body_bytes;
+                if !(200..300).contains(&answer.status) {
+                    Err(Failure::Status)
+                } else if self
+                    .config
+                    .body_bytes
+                    .is_some_and(|bytes| bytes != answer.body_bytes)
+                {
+                    Err(Failure::Length)
+                } else {
+                    Ok(())
+                }
+            });
+            match outcome {
+                Ok(()) => self.tally().success(now - begun),
+                Err(_cut) if deadline < timeout_at && now >= deadline => {
+                    self.tally().unfinished += 1;
+                }
+                Err(failure) => self.tally().failure(failure),
+            }
+            // INVARIANT: I3. And a coroutine that was asked to stop leaves the loop here.
+            let waited = match outcome {
+                Ok(()) => Ok(()),
+                Err(Failure::Connect) => {
+                    let span = self.until_stop(now).map_or(pause, |left| pause.min(left));
+                    pause = PAUSE_MAX.min(pause * 2);
+                    rt::sleep(span)
+                }
+                Err(_other) => rt::yield_now(),
+            };
+            if waited == Err(Cancelled) {
+                break;
+            }
+            if outcome != Err(Failure::Connect) {
+                pause = PAUSE_MIN;
+            }
+        }
+        self.tally().reconnects += client.reconnects;
+    }
+
+    /// Takes one of the requests that are left.
+    fn take(&self) -> bool {
+        if self
+            .until_stop(rt::now())
+            .is_some_and(|left| left.is_zero())
+        {
+            return false;
+        }
+        match self.config.requests {
+            None => true,
+            // INVARIANT: I1.
+            Some(limit) => self
+                .taken
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                    (taken < limit).then_some(taken + 1)
+                })
+                .is_ok(),
+        }
+    }
+
+    fn until_stop(&self, now: Instant) -> Option<Duration> {
+        self.stop_at.map(|stop| stop.saturating_duration_since(now))
+    }
+
+    fn progress(&self) -> Progress {
+        let tally = self.tally();
+        Progress {
+            elapsed: rt::now() - self.started,
+            succeeded: tally.succeeded,
+            failed: tally.errors.total(),
+        }
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn check(config: &Config) -> io::Result<()> {
+    let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    if config.connections == 0 {
+        return refuse("the number of connections is zero");
+    }
+    if config.connections > CONNECTIONS_MAX {
+        return refuse("the number of connections is above a million");
+    }
+    if config.requests == Some(0) {
+        return refuse("the number of requests is zero");
+    }
+    if config.requests.is_none() && config.duration.is_none() {
+        return refuse("neither a duration nor a number of requests limits the run");
+    }
+    if config.timeout.is_zero() {
+        return refuse("the timeout is zero");
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The served folder: opening what a name leads to, and nothing outside.
+//!
+//! Owns: a descriptor of the folder, and the two ways to open a file beneath it. The kernel resolves
+//! names with `openat2(RESOLVE_BENEATH)`. Where that call is missing, and for links that are
+//! absolute but lead back inside, the path is resolved first, compared with the folder, and then
+//! opened component by component without following any link.
+//!
+//! Invariants:
+//! - I1: a descriptor that comes out was reached from the folder's own descriptor by a walk that
+//!   never left it; a link swapped during the call makes the call fail. Links may be of any form:
+//!   what counts is where they end.
+//! - I2: only regular files come out, by `fstat` of the opened descriptor. Opening never waits: a
+//!   FIFO without a writer is opened with `O_NONBLOCK` and then refused.
+//!
+//! Not here: which names are acceptable (`path`).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// How often a resolution that raced with a rename is tried again.
+const RACES_MAX: usize = 8;
+
+/// What a name led to.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// A regular file and its size in bytes at this moment.
+    File(File, u64),
+    /// A folder inside the served one, or that one itself.
+    Folder,
+}
+
+/// Why a name led to nothing.
+#[derive(Debug)]
+pub(super) enum OpenError {
+    /// Nothing there that could be served: absent, not readable, outside, or not a regular file.
+    Missing,
+    /// No descriptor or memory left at this moment.
+    Exhausted,
+    /// The disk or the system failed.
+    Failed,
+}
+
+/// A folder to serve.
+#[derive(Debug)]
+pub(super) struct Folder {
+    descriptor: OwnedFd,
+    resolved: PathBuf,
+    kernel_resolves: bool,
+}
+
+impl Folder {
+    /// Opens the folder at `path`.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
+        let resolved = path.canonicalize()?;
+        let kernel_resolves = open_beneath(&descriptor, b"", ResolveFlags::empty()).is_ok();
+        Ok(Self {
+            descriptor,
+            resolved,
+            kernel_resolves,
+        })
+    }
+
+    /// Opens what the relative `name` leads to; an empty name is the folder itself.
+    pub(super) fn find(&self, name: &[u8]) -> Result<Opened, OpenError> {
+        let opened = if self.kernel_resolves {
+            match open_beneath(&self.descriptor, name, ResolveFlags::empty()) {
+                // An absolute link, whatever it leads to.
+                Err(Errno::XDEV) => self.open_resolved(name),
+                opened => opened,
+            }
+        } else {
+            self.open_resolved(name)
+        };
+        classify(opened.map_err(OpenError::from)?)
+    }
+
+    /// Resolves first, then opens the outcome without following links.
+    fn open_resolved(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let path = self.resolved.join(OsStr::from_bytes(name)).canonicalize();
+        let path = path.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT))?;
+        let relative = path
+            .strip_prefix(&self.resolved)
+            .map_err(|_outside| Errno::XDEV)?;
+        if self.kernel_resolves {
+            let name = relative.as_os_str().as_bytes();
+            return open_beneath(&self.descriptor, name, ResolveFlags::NO_SYMLINKS);
+        }
+        walk(&self.descriptor, relative)
+    }
+}
+
+fn open_beneath(folder: &OwnedFd, name: &[u8], more: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let name = if name.is_empty() { b"." } else { name };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+    for _ in 0..RACES_MAX {
+        match rustix::fs::openat2(folder, name, file_flags(), Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            outcome => return outcome,
+        }
+    }
+    Err(Errno::NOENT)
+}
+
+/// Descends from `folder` one component at a time; a link anywhere is an error.
+fn walk(folder: &OwnedFd, relative: &Path) -> Result<OwnedFd, Errno> {
+    let mut components = relative.components().peekable();
+    let mut here = rustix::fs::openat(folder, c".", folder_flags(), Mode::empty())?;
+    while let Some(component) = components.next() {
+        let Component::Normal(name) = component else {
+            return Err(Errno::XDEV);
+        };
+        let last = components.peek().is_none();
+        let flags = if last {
+            file_flags() | OFlags::NOFOLLOW
+        } else {
+            folder_flags()
+        };
+        here = rustix::fs::openat(here.as_fd(), name, flags, Mode::empty())?;
+    }
+    Ok(here)
+}
+
+fn file_flags() -> OFlags {
+    OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC
+}
+
+fn folder_flags() -> OFlags {
+    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+}
+
+// INVARIANT: I2.
+fn classify(descriptor: OwnedFd) -> Result<Opened, OpenError> {
+    let file = File::from(descriptor);
+    let metadata = file.metadata().map_err(|_failed| OpenError::Failed)?;
+    if metadata.is_file() {
+        Ok(Opened::File(file, metadata.len()))
+    } else if metadata.is_dir() {
+        Ok(Opened::Folder)
+    } else {
+        Err(OpenError::Missing)
+    }
+}
+
+impl From<Errno> for OpenError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::XDEV
+            | Errno::LOOP
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::NAMETOOLONG
+            | Errno::INVAL
+            | Errno::NXIO
+            | Errno::NODEV
+            | Errno::ISDIR => Self::Missing,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted,
+            _ => Self::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Every case runs in both ways of opening.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
+use super::*;
+
+/// A folder `inside` beside a file `secret`.
+fn tree() -> tempfile::TempDir {
+    let base = tempfile::tempdir().expect("a folder");
+    let inside = base.path().join("inside");
+    fs::create_dir_all(inside.join("sub/deep")).expect("folders");
+    fs::write(base.path().join("secret"), "secret").expect("a file");
+    fs::create_dir(base.path().join("inside-not")).expect("a folder");
+    fs::write(base.path().join("inside-not/secret"), "secret").expect("a file");
+    fs::write(inside.join("plain"), "plain").expect("a file");
+    fs::write(inside.join("sub/deep/file"), "deeper").expect("a file");
+    let link = |target: &str, name: &str| symlink(target, inside.join(name)).expect("a link");
+    link("plain", "to_plain");
+    link("sub/deep", "to_deep");
+    link("to_plain", "to_to_plain");
+    link("../sub/deep/file", "sub/around");
+    link("../secret", "out");
+    link("..", "up");
+    link("../inside-not", "beside");
+    link("/", "root");
+    link("loop", "loop");
+    link("nowhere", "dangling");
+    let absolute =
+        |target: PathBuf, name: &str| symlink(target, inside.join(name)).expect("a link");
+    absolute(inside.join("plain"), "absolute_in");
+    absolute(base.path().join("secret"), "absolute_out");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        inside.join("fifo"),
+        rustix::fs::FileType::Fifo,
+        Mode::from_raw_mode(0o600),
+        0,
+    )
+    .expect("a FIFO");
+    drop(UnixListener::bind(inside.join("socket")).expect("a socket"));
+    base
+}
+
+fn both(base: &tempfile::TempDir) -> [Folder; 2] {
+    let path = base.path().join("inside");
+    let kernel = Folder::open(&path).expect("opens");
+    let walked = Folder {
+        kernel_resolves: false,
+        ..Folder::open(&path).expect("opens")
+    };
+    [kernel, walked]
+}
+
+#[test]
+fn opens_what_stays_inside() {
+    let base = tree();
+    let table = [
+        ("plain", 5),
+        ("sub/deep/file", 6),
+        ("to_plain", 5),
+        ("to_to_plain", 5),
+        ("to_deep/file", 6),
+        ("sub/around", 6),
+        ("absolute_in", 5),
+        ("up/inside/plain", 5),
+    ];
+    for folder in both(&base) {
+        for (name, size) in table {
+            let opened = folder.find(name.as_bytes());
+            assert!(
+                matches!(opened, Ok(Opened::File(_, len)) if len == size),
+                "{name}: {opened:?}"
+            );
+        }
+        for name in ["", "sub", "to_deep"] {
+            assert!(
+                matches!(folder.find(name.as_bytes()), Ok(Opened::Folder)),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn opens_nothing_else() {
+    let base = tree();
+    let long = "x".repeat(300);
+    let secret = base.path().join("secret");
+    let table = [
+        "absent",
+        "plain/x",
+        "out",
+        "up/secret",
+        "beside/secret",
+        "root/etc/passwd",
+        "absolute_out",
+        "loop",
+        "dangling",
+        "fifo",
+        "socket",
+        "../secret",
+        "sub/../../secret",
+        "/etc/passwd",
+        &long,
+        "up",
+        "root",
+        secret.to_str().expect("text"),
+    ];
+    for folder in both(&base) {
+        for name in table {
+            let opened = folder.find(name.as_bytes());
+            assert!(
+                matches!(opened, Err(OpenError::Missing)),
+                "{name}: {opened:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_missing_folder_and_a_file_are_not_folders() {
+    let base = tree();
+    assert!(Folder::open(&base.path().join("absent")).is_err());
+    assert!(Folder::open(&base.path().join("secret")).is_err());
+}
+
+#[test]
+fn the_folder_that_was_opened_stays_the_one_served() {
+    let base = tree();
+    let [kernel, _] = both(&base);
+    fs::rename(base.path().join("inside"), base.path().join("moved")).expect("renames");
+    fs::create_dir(base.path().join("inside")).expect("a folder");
+    fs::write(base.path().join("inside/plain"), "another file").expect("a file");
+    assert!(matches!(kernel.find(b"plain"), Ok(Opened::File(_, 5))));
+}
+
+#[test]
+fn the_walk_follows_no_link() {
+    let base = tree();
+    let [_, folder] = both(&base);
+    assert!(walk(&folder.descriptor, Path::new("sub/deep/file")).is_ok());
+    for name in ["to_plain", "to_deep/file", "up/secret", "out", "../secret"] {
+        assert!(walk(&folder.descriptor, Path::new(name)).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
+    let base = tree();
+    let inside = base.path().join("inside");
+    fs::create_dir(inside.join("flip")).expect("a folder");
+    fs::write(inside.join("flip/secret"), "harmless").expect("a file");
+    symlink("..", inside.join("flop")).expect("a link");
+    let folders = both(&base);
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    std::thread::scope(|scope| {
+        let swapper = scope.spawn(|| {
+            for _ in 0..20_000 {
+                let (flip, flop) = (inside.join("flip"), inside.join("flop"));
+                let here = rustix::fs::CWD;
+                rustix::fs::renameat_with(here, flip, here, flop, exchange).expect("swaps");
+            }
+        });
+        while !swapper.is_finished() {
+            for folder in &folders {
+                // "secret" outside has six bytes, the harmless one eight.
+                if let Ok(Opened::File(_, size)) = folder.find(b"flip/secret") {
+                    assert_eq!(size, 8);
+                }
+            }
+        }
+    });
+}

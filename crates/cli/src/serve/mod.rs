@@ -1,0 +1,363 @@
+//! `sinew serve`: an HTTP/1.1 server of the files of a folder, one coroutine per connection.
+//!
+//! Owns: the listener, the accept loop and the order of stopping.
+//!
+//! ```text
+//! accept loop ── roster: a seat, or 503 ──► coroutine: head ► request ► path ► folder ► response
+//! shutdown token ► stop accepting ► drain (idle connections end) ► grace ► cut
+//! ```
+//!
+//! Over the limit of connections a client gets 503 and is closed; up to 64 at a
+//! time politely, the others at once, so that a flood of them costs a bounded amount.
+//!
+//! Invariants:
+//! - I1: [`Server::run`] returns only after every coroutine that it started for a client has ended,
+//!   or, if its own coroutine is cancelled, after their sockets were shut down.
+//! - I2: an error of `accept` never makes a busy loop: what goes away by itself is waited out.
+//!
+//! Not here: conditional requests, listings of folders, a log of accesses, TLS.
+
+pub mod command;
+
+mod connection;
+mod date;
+mod folder;
+mod head;
+mod path;
+mod range;
+mod request;
+mod response;
+mod roster;
+mod status;
+pub(crate) mod wire;
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use connection::Connection;
+use date::Date;
+use folder::Folder;
+use roster::{Roster, Seat};
+
+use crate::rt::{self, CancelToken, Shared, TcpListener, TcpStream, WaitError, WaitGroup};
+
+/// How many clients over the limit are told so at a time.
+const TURNED_AWAY_MAX: usize = 64;
+
+/// The pause after `accept` found no descriptor or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Room for the smallest request that makes sense.
+const HEADER_BYTES_MIN: usize = 128;
+
+/// What to serve, where, and within which limits.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The folder whose files are served.
+    pub folder: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// How long a connection may wait between requests.
+    pub idle_timeout: Duration,
+    /// How long a request's head may take from its first byte to its last; its body as well.
+    pub header_timeout: Duration,
+    /// How long a client may take for each 64 KiB of an answer.
+    pub write_timeout: Duration,
+    /// The largest head of a request, in bytes, at least 128.
+    pub header_bytes_max: usize,
+    /// The most header lines of a request.
+    pub headers_max: usize,
+    /// The most connections at a time, at least one.
+    pub connections_max: usize,
+    /// How long requests in flight may take to end after the shutdown token fired.
+    pub grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            folder: PathBuf::from("."),
+            address: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            idle_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            header_bytes_max: 16 * 1024,
+            headers_max: 100,
+            connections_max: 1024,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a server did in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Connections that were served.
+    pub connections: u64,
+    /// Answers that were sent, of every status.
+    pub answers: u64,
+    /// Connections that were cut because they outlasted the grace.
+    pub cut: usize,
+    /// Connections whose coroutine panicked: bugs of the server.
+    pub panics: u64,
+}
+
+/// What the coroutines of a server share.
+#[derive(Debug)]
+struct Service {
+    config: Config,
+    folder: Folder,
+    date: Date,
+    roster: Shared<Roster>,
+    live: WaitGroup,
+    turned_away: AtomicUsize,
+    connections: AtomicU64,
+    answers: AtomicU64,
+    panics: AtomicU64,
+}
+
+/// A server that is bound and not yet running.
+#[derive(Debug)]
+pub struct Server {
+    listener: Shared<TcpListener>,
+    service: Shared<Service>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Opens the folder and the listening socket.
+    ///
+    /// # Errors
+    /// The folder cannot be opened, the address cannot be bound, or a limit makes no sense; the
+    /// message names which.
+    pub fn bind(config: Config) -> io::Result<Self> {
+        check(&config)?;
+        let folder = Folder::open(&config.folder).map_err(|error| {
+            named(
+                &error,
+                &format!("cannot serve `{}`", config.folder.display()),
+            )
+        })?;
+        let listener = TcpListener::bind(config.address)
+            .map_err(|error| named(&error, &format!("cannot listen on {}", config.address)))?;
+        let address = listener.local_addr()?;
+        let service = Service {
+            config,
+            folder,
+            date: Date::default(),
+            roster: Shared::default(),
+            live: WaitGroup::new(),
+            turned_away: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+        };
+        Ok(Self {
+            listener: Shared::new(listener),
+            service: Shared::new(service),
+            address,
+        })
+    }
+
+    /// The address that is listened on.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` fires, then finishes what is in flight.
+    ///
+    /// # Suspends
+    /// Always.
+    ///
+    /// # Errors
+    /// The listening socket failed for good; what was in flight is finished before.
+    pub fn run(self, shutdown: &CancelToken) -> io::Result<Summary> {
+        let stopper = {
+            let (listener, service) = (Shared::clone(&self.listener), Shared::clone(&self.service));
+            let shutdown = shutdown.clone();
+            rt::spawn_local(move || {
+                shutdown.wait();
+                service.roster.drain();
+                rt::stop_accepting(&listener)
+            })
+        };
+        let accepted = self.accept_all();
+        stopper.cancel("the server has stopped accepting");
+        let Self {
+            listener, service, ..
+        } = self;
+        drop(listener);
+        service.roster.drain();
+        let cut = service.finish();
+        accepted.map(|()| service.summary(cut))
+    }
+
+    fn accept_all(&self) -> io::Result<()> {
+        loop {
+            let accepted = self.listener.accept();
+            if self.service.roster.is_draining() {
+                return Ok(());
+            }
+            match accepted {
+                Ok((stream, _peer)) => self.admit(stream),
+                // INVARIANT: I2.
+                Err(error) => match Trouble::of(&error) {
+                    Trouble::OneClient => {}
+                    // If it is cancelled, so is the next `accept`, which ends the loop.
+                    Trouble::Shortage => drop(rt::sleep(ACCEPT_PAUSE)),
+                    Trouble::Listener => {
+                        return Err(named(&error, &format!("cannot accept on {}", self.address)));
+                    }
+                },
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream) {
+        // Answers leave in whole buffers; waiting for more would only delay them.
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let service = Shared::clone(&self.service);
+        let member = service.live.enter();
+        match service.roster.enter(stream, service.config.connections_max) {
+            Ok(seat) => {
+                service.connections.fetch_add(1, Ordering::Relaxed);
+                rt::go_local(move || {
+                    serve_one(&service, seat);
+                    drop(member);
+                });
+            }
+            Err(stream) => {
+                if service.turned_away.fetch_add(1, Ordering::Relaxed) >= TURNED_AWAY_MAX {
+                    service.turned_away.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
+                rt::go_local(move || {
+                    connection::turn_away(&service, &stream);
+                    service.turned_away.fetch_sub(1, Ordering::Relaxed);
+                    drop(member);
+                });
+            }
+        }
+    }
+}
+
+/// Serves one client; a panic ends this connection and no other.
+fn serve_one(service: &Service, seat: Seat) {
+    let served = catch_unwind(AssertUnwindSafe(|| Connection::new(service, &seat).serve()));
+    if served.is_err() {
+        service.panics.fetch_add(1, Ordering::Relaxed);
+    }
+    drop(seat);
+}
+
+impl Service {
+    /// Lets what is in flight end, within the grace; returns how many connections were cut.
+    fn finish(&self) -> usize {
+        if self.live.wait_timeout(self.config.grace).is_ok() {
+            return 0;
+        }
+        let cut = self.roster.cut();
+        // Nothing waits on a socket that is shut down; this only lets the coroutines end.
+        while self.live.wait_timeout(self.config.grace) == Err(WaitError::Timeout) {}
+        cut
+    }
+
+    fn count_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn summary(&self, cut: usize) -> Summary {
+        Summary {
+            connections: self.connections.load(Ordering::Relaxed),
+            answers: self.answers.load(Ordering::Relaxed),
+            cut,
+            panics: self.panics.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What an error of `accept` is about.
+#[derive(Debug, PartialEq, Eq)]
+enum Trouble {
+    /// A client that went away, or its network: the next one may be fine.
+    OneClient,
+    /// No descriptors or memory: pause.
+    Shortage,
+    /// The listening socket itself.
+    Listener,
+}
+
+impl Trouble {
+    fn of(error: &io::Error) -> Self {
+        use rustix::io::Errno;
+        match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Self::Shortage,
+            Some(
+                Errno::CONNABORTED
+                | Errno::INTR
+                | Errno::AGAIN
+                | Errno::PROTO
+                | Errno::PERM
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::NOPROTOOPT
+                | Errno::NONET,
+            ) => Self::OneClient,
+            _ => Self::Listener,
+        }
+    }
+}
+
+fn check(config: &Config) -> io::Result<()> {
+    let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    if config.connections_max == 0 {
+        return refuse("the limit of connections is zero");
+    }
+    if config.header_bytes_max < HEADER_BYTES_MIN {
+        return refuse("the limit of header bytes is below 128");
+    }
+    let spans = [
+        config.idle_timeout,
+        config.header_timeout,
+        config.write_timeout,
+    ];
+    if spans.iter().any(Duration::is_zero) {
+        return refuse("a timeout is zero");
+    }
+    Ok(())
+}
+
+fn named(error: &io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_errors_are_told_apart() {
+        let table = [
+            (rustix::io::Errno::MFILE, Trouble::Shortage),
+            (rustix::io::Errno::NOMEM, Trouble::Shortage),
+            (rustix::io::Errno::CONNABORTED, Trouble::OneClient),
+            (rustix::io::Errno::INTR, Trouble::OneClient),
+            (rustix::io::Errno::BADF, Trouble::Listener),
+            (rustix::io::Errno::INVAL, Trouble::Listener),
+        ];
+        for (errno, trouble) in table {
+            assert_eq!(Trouble::of(&errno.into()), trouble, "{errno:?}");
+        }
+        assert_eq!(Trouble::of(&io::ErrorKind::Other.into()), Trouble::Listener);
+    }
+}

@@ -1,0 +1,184 @@
+//! Tables of heads, accepted and refused.
+
+use super::*;
+use crate::serve::head::{Found, Search};
+
+fn parse(head: &str) -> Result<Request, Status> {
+    match Search::default().advance(head.as_bytes()) {
+        Ok(Found::Whole(extent)) if extent.bytes == head.len() => {
+            Request::parse(head.as_bytes(), extent.headers)
+        }
+        _ => Err(Status::BadRequest),
+    }
+}
+
+fn with(lines: &str) -> Result<Request, Status> {
+    parse(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"))
+}
+
+#[test]
+fn request_lines() {
+    let table = [
+        ("GET / HTTP/1.1", None),
+        ("GET http://a/b HTTP/1.1", None),
+        ("HEAD /a HTTP/1.0", None),
+        ("POST / HTTP/1.1", None),
+        ("BREW / HTTP/1.1", None),
+        ("OPTIONS * HTTP/1.1", None),
+        ("GET / HTTP/2.0", Some(Status::VersionNotSupported)),
+        ("GET / HTTP/1.2", Some(Status::VersionNotSupported)),
+        ("GET / HTTP/0.9", Some(Status::VersionNotSupported)),
+        ("GET / HTTP/11", Some(Status::BadRequest)),
+        ("GET / HTTP/1.10", Some(Status::BadRequest)),
+        ("GET / http/1.1", Some(Status::BadRequest)),
+        ("GET /", Some(Status::BadRequest)),
+        ("GET", Some(Status::BadRequest)),
+        ("GET  / HTTP/1.1", Some(Status::BadRequest)),
+        ("GET /  HTTP/1.1", Some(Status::BadRequest)),
+        ("GET /a b HTTP/1.1", Some(Status::BadRequest)),
+        ("GET / HTTP/1.1 ", Some(Status::BadRequest)),
+        (" GET / HTTP/1.1", Some(Status::BadRequest)),
+        ("GET\t/ HTTP/1.1", Some(Status::BadRequest)),
+        ("G(T / HTTP/1.1", Some(Status::BadRequest)),
+        ("GET /a#b HTTP/1.1", Some(Status::BadRequest)),
+        ("GET /\u{e4} HTTP/1.1", Some(Status::BadRequest)),
+        ("GET /\u{0} HTTP/1.1", Some(Status::BadRequest)),
+        ("GET / HTTP/1.1\rX: y", Some(Status::BadRequest)),
+    ];
+    for (line, refused) in table {
+        let outcome = parse(&format!("{line}\r\nHost: a\r\n\r\n"));
+        assert_eq!(outcome.err(), refused, "{line:?}");
+    }
+}
+
+#[test]
+fn hosts() {
+    let head = |version: &str, hosts: &str| parse(&format!("GET / HTTP/{version}\r\n{hosts}\r\n"));
+    assert!(head("1.1", "Host: a.example:80\r\n").is_ok());
+    assert!(head("1.1", "hOsT:[::1]:80\r\n").is_ok());
+    assert!(head("1.1", "Host:\r\n").is_ok());
+    assert!(head("1.0", "").is_ok());
+    for (version, hosts) in [
+        ("1.1", ""),
+        ("1.1", "Host: a\r\nHost: a\r\n"),
+        ("1.0", "Host: a\r\nHost: b\r\n"),
+        ("1.1", "Host: a b\r\n"),
+        ("1.1", "Host: a,b\r\n"),
+        ("1.1", "Host: a/b\r\n"),
+        ("1.1", "Host: user@a\r\n"),
+    ] {
+        assert_eq!(
+            head(version, hosts),
+            Err(Status::BadRequest),
+            "{version} {hosts:?}"
+        );
+    }
+}
+
+#[test]
+fn header_lines_are_strict() {
+    for lines in [
+        "A : b\r\n",
+        "A\t: b\r\n",
+        " A: b\r\n",
+        "A: b\r\n c\r\n",
+        "A: b\r\n\tc\r\n",
+        "A\r\n",
+        ": b\r\n",
+        "A(b): c\r\n",
+        "A: b\rc\r\n",
+        "A: \u{0}\r\n",
+        "A: b\u{7f}\r\n",
+        "\u{e4}: b\r\n",
+    ] {
+        assert_eq!(with(lines), Err(Status::BadRequest), "{lines:?}");
+    }
+    assert!(with("A:b\r\nB:\t c \t\r\nC:\r\nD: \u{e4}\r\n").is_ok());
+}
+
+#[test]
+fn framings() {
+    let bad = Err(Status::BadRequest);
+    let unknown = Err(Status::NotImplemented);
+    let table = [
+        ("", Ok(Body::Length(0))),
+        ("Content-Length: 0\r\n", Ok(Body::Length(0))),
+        ("Content-Length: 007\r\n", Ok(Body::Length(7))),
+        (
+            "Content-Length: 5\r\nContent-Length: 5\r\n",
+            Ok(Body::Length(5)),
+        ),
+        ("Content-Length: 5\r\nContent-Length: 6\r\n", bad),
+        ("Content-Length: 5, 5\r\n", bad),
+        ("Content-Length: +5\r\n", bad),
+        ("Content-Length: -5\r\n", bad),
+        ("Content-Length: 5 5\r\n", bad),
+        ("Content-Length: 0x5\r\n", bad),
+        ("Content-Length:\r\n", bad),
+        ("Content-Length: 18446744073709551616\r\n", bad),
+        ("Transfer-Encoding: chunked\r\n", Ok(Body::Chunked)),
+        ("Transfer-Encoding: Chunked\r\n", Ok(Body::Chunked)),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", bad),
+        ("Content-Length: 0\r\nTransfer-Encoding: chunked\r\n", bad),
+        ("Content-Length: 0\r\nTransfer-Encoding: gzip\r\n", bad),
+        ("Transfer-Encoding: gzip\r\n", unknown),
+        ("Transfer-Encoding: gzip, chunked\r\n", unknown),
+        ("Transfer-Encoding: chunked, identity\r\n", unknown),
+        (
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            unknown,
+        ),
+        (
+            "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+            unknown,
+        ),
+        ("Transfer-Encoding: xchunked\r\n", unknown),
+        ("Transfer-Encoding: \"chunked\"\r\n", unknown),
+        ("Transfer-Encoding:\r\n", bad),
+    ];
+    for (lines, expected) in table {
+        assert_eq!(
+            with(lines).map(|request| request.body),
+            expected,
+            "{lines:?}"
+        );
+    }
+    let old = parse("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert_eq!(old, Err(Status::BadRequest));
+}
+
+#[test]
+fn connection_options() {
+    let table = [
+        ("1.1", "", true),
+        ("1.1", "Connection: close\r\n", false),
+        ("1.1", "Connection: Close\r\n", false),
+        ("1.1", "Connection: foo, close\r\n", false),
+        ("1.1", "Connection: foo\r\nConnection: close\r\n", false),
+        ("1.1", "Connection: keep-alive\r\n", true),
+        ("1.0", "", false),
+        ("1.0", "Connection: Keep-Alive\r\n", true),
+        ("1.0", "Connection: keep-alive, close\r\n", false),
+    ];
+    for (version, lines, keep_alive) in table {
+        let head = format!("GET / HTTP/{version}\r\nHost: a\r\n{lines}\r\n");
+        let request = parse(&head).expect(&head);
+        assert_eq!(request.keep_alive, keep_alive, "{head:?}");
+    }
+}
+
+#[test]
+fn expectations_and_ranges() {
+    assert!(
+        with("Expect: 100-Continue\r\n")
+            .expect("known")
+            .waits_to_send
+    );
+    assert_eq!(with("Expect: tea\r\n"), Err(Status::ExpectationFailed));
+    let range = |lines| with(lines).expect("well formed").range;
+    assert_eq!(range("Range: bytes=1-2\r\n"), Some(Range::Between(1, 2)));
+    assert_eq!(range("Range: bytes=1-2\r\nRange: bytes=3-4\r\n"), None);
+    assert_eq!(range("Range: bytes=1-2\r\nIf-Range: \"x\"\r\n"), None);
+    let head = parse("HEAD / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n");
+    assert_eq!(head.expect("well formed").range, None);
+}

@@ -1,0 +1,108 @@
+//! Waiting for a descriptor to become ready: in a coroutine by the scheduler's driver, on a plain thread by `poll(2)`.
+//!
+//! Owns: the wait. Thread: the waiting one.
+#![expect(
+    unsafe_code,
+    reason = "links the coroutine's node into a descriptor's queue"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sinew_core::wait::{Kind, Reason, Record, Suspend};
+
+use crate::error::WaitError;
+use crate::io::named::named;
+use crate::io::source::Direction;
+use crate::scheduler::current::{Place, place};
+use crate::scheduler::waiting::Waiting;
+use crate::sys::clock;
+
+/// A call that succeeds at once is a turn too: a coroutine whose descriptors are always ready does not keep
+/// the others from running.
+#[inline]
+pub(super) fn take_turn() {
+    if let Place::Coroutine(scheduler, block) = place() {
+        scheduler.take_turn(block);
+    }
+}
+
+/// Waits until a call for this direction is worth making again.
+///
+/// `owner` is the number of the socket object, 0 for a bare descriptor.
+pub(super) fn wait_ready(
+    fd: BorrowedFd<'_>,
+    owner: u64,
+    direction: Direction,
+    deadline_ns: Option<u64>,
+) -> io::Result<()> {
+    match place() {
+        Place::Thread => poll_thread(fd, direction, deadline_ns),
+        Place::Frame => Err(WaitError::State.into()),
+        Place::Coroutine(scheduler, block) => {
+            let waiting = Waiting::new(deadline_ns)?;
+            if let Some(reason) = waiting.refused() {
+                return Ok(waiting.result(reason)?);
+            }
+            let number = fd.as_raw_fd();
+            let watched = scheduler.watch(number, owner);
+            watched.map_err(|error| named(error, || format!("descriptor {number}")))?;
+            let (waiter, node) = waiting.party();
+            block.waiter.word.arm();
+            // SAFETY: the block's own node, unlinked.
+            unsafe { block.node.prepare(waiter, std::ptr::null_mut()) };
+            // SAFETY: prepared, armed; unlinked below.
+            let life = unsafe { scheduler.link_source(number, owner, direction, node) };
+            let kind = match direction {
+                Direction::Read => Kind::Readable,
+                Direction::Write => Kind::Writable,
+            };
+            let object = usize::try_from(number).unwrap_or(0);
+            let reason = waiting.suspend(Record {
+                kind,
+                object,
+                owner: 0,
+            });
+            // SAFETY: linked above, by this waiter.
+            let lives = unsafe { scheduler.unlink_source(number, direction, node, life) };
+            if reason == Reason::Closed || (reason == Reason::Woken && !lives) {
+                let what = format!("descriptor {number} was closed while it was waited for");
+                return Err(io::Error::new(io::ErrorKind::NotConnected, what));
+            }
+            Ok(waiting.result(reason)?)
+        }
+    }
+}
+
+/// Blocks the thread until the descriptor is ready.
+fn poll_thread(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    deadline_ns: Option<u64>,
+) -> io::Result<()> {
+    let flags = match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    };
+    let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+    loop {
+        let timeout = deadline_ns.map(|deadline_ns| {
+            let left_ns = deadline_ns.saturating_sub(clock::now_ns());
+            Timespec {
+                tv_sec: i64::try_from(left_ns / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(left_ns % 1_000_000_000).unwrap_or(0),
+            }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => return Err(WaitError::Timeout.into()),
+            Ok(_) if fds[0].revents().contains(PollFlags::NVAL) => {
+                let error = io::Error::from_raw_os_error(libc::EBADF);
+                return Err(named(error, || format!("descriptor {}", fd.as_raw_fd())));
+            }
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Channels, many producers to many consumers: rendezvous, bounded and unbounded.
+//!
+//! Owns: the two ends. What is between them is `sinew_core`'s `Channel`.
+//!
+//! A channel closes when the last end of one side is dropped, or by `close`. What was buffered by then is still
+//! received; what is sent afterwards comes back in the error.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sinew_core::sync::{Channel, TryRecv, TrySend};
+use sinew_core::wait::Reason;
+
+use crate::error::WaitError;
+use crate::scheduler::current::{Place, place};
+use crate::scheduler::waiting::Waiting;
+use crate::sys::clock;
+
+/// A channel without a buffer: a send returns only when a receiver has taken the value.
+#[must_use]
+pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
+    ends(Channel::rendezvous())
+}
+
+/// A channel that buffers up to `capacity` values; a capacity of zero is a [`rendezvous`].
+///
+/// # Panics
+///
+/// If the buffer is larger than memory can be.
+///
+/// # Examples
+///
+/// ```
+/// sinew::run(|| {
+///     let (sender, receiver) = sinew::sync::channel::bounded(2);
+///     sinew::go_local(move || {
+///         for n in 0..10 {
+///             sender.send(n).unwrap();
+///         }
+///     });
+///     assert_eq!(receiver.iter().sum::<i32>(), 45);
+/// });
+/// ```
+#[must_use]
+#[track_caller]
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    if capacity == 0 {
+        rendezvous()
+    } else {
+        ends(Channel::bounded(capacity))
+    }
+}
+
+/// A channel whose buffer grows: a send never waits.
+#[must_use]
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    ends(Channel::unbounded())
+}
+
+fn ends<T>(channel: Channel<T>) -> (Sender<T>, Receiver<T>) {
+    let channel = Arc::new(channel);
+    (
+        Sender {
+            channel: channel.clone(),
+        },
+        Receiver { channel },
+    )
+}
+
+/// A value could not be sent; it comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T> {
+    /// The value.
+    pub value: T,
+    /// Why: `Closed`, `Timeout`, `Cancelled` or `State`.
+    pub reason: WaitError,
+}
+
+impl<T> SendError<T> {
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the value was not sent: {}", self.reason)
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+
+/// A value could not be sent without waiting; it comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<T> {
+    /// The buffer is full, or no receiver waits at a rendezvous.
+    Full(T),
+    /// The channel is closed.
+    Closed(T),
+}
+
+impl<T> TrySendError<T> {
+    /// The value.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Full(value) | Self::Closed(value) => value,
+        }
+    }
+
+    /// Whether waiting might help.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+}
+
+impl<T> fmt::Debug for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_full() {
+            "Full(..)"
+        } else {
+            "Closed(..)"
+        })
+    }
+}
+
+impl<T> fmt::Display for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_full() {
+            "the channel is full"
+        } else {
+            "the channel is closed"
+        })
+    }
+}
+
+impl<T> std::error::Error for TrySendError<T> {}
+
+/// Nothing could be received without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// Nothing is there yet.
+    Empty,
+    /// Nothing is there, and the channel is closed: nothing will come.
+    Closed,
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the channel is empty",
+            Self::Closed => "the channel is empty and closed",
+        })
+    }
+}
+
+impl std::error::Error for TryRecvError {}
+
+/// A call that did not have to wait is a turn too, so that a pair that never waits does not starve the rest.
+#[inline]
+fn take_turn() {
+    if let Place::Coroutine(scheduler, block) = place() {
+        scheduler.take_turn(block);
+    }
+}
+
+/// The sending end. Clones send into the same channel.
+pub struct Sender<T> {
+    channel: Arc<Channel<T>>,
+}
+
+impl<T> Sender<T> {
+    /// Sends a value.
+    ///
+    /// # Suspends
+    ///
+    /// While the buffer is full; at a rendezvous until a receiver has taken the value.
+    ///
+    /// # Cancellation
+    ///
+    /// Ends early; the value comes back and was not received.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] with the value, and why: `Closed`, `Cancelled`, or `State` on a scheduler's own frame.
+    #[inline]
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        self.send_until(value, || None)
+    }
+
+    /// As [`Sender::send`], for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::send`]; `Timeout` when the time is up.
+    pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), SendError<T>> {
+        self.send_until(value, || Some(clock::after_ns(timeout)))
+    }
+
+    /// As [`Sender::send`], until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::send`]; `Timeout` at the deadline.
+    pub fn send_deadline(&self, value: T, deadline: Instant) -> Result<(), SendError<T>> {
+        self.send_until(value, || Some(clock::instant_ns(deadline)))
+    }
+
+    /// Sends a value if that needs no wait.
+    ///
+    /// # Errors
+    ///
+    /// [`TrySendError`] with the value.
+    pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
+        self.channel.try_send(value).map_err(|error| match error {
+            TrySend::Full(value) => TrySendError::Full(value),
+            TrySend::Closed(value) => TrySendError::Closed(value),
+        })
+    }
+
+    #[inline]
+    fn send_until(
+        &self,
+        value: T,
+        deadline_ns: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), SendError<T>> {
+        let value = match self.channel.try_send(value) {
+            Ok(()) => {
+                take_turn();
+                return Ok(());
+            }
+            Err(TrySend::Closed(value)) => {
+                return Err(SendError {
+                    value,
+                    reason: WaitError::Closed,
+                });
+            }
+            Err(TrySend::Full(value)) => value,
+        };
+        let waiting = match Waiting::new(deadline_ns()) {
+            Ok(waiting) => waiting,
+            Err(reason) => return Err(SendError { value, reason }),
+        };
+        let Err(failed) = self.channel.send(value, &waiting) else {
+            return Ok(());
+        };
+        let reason = waiting
+            .result(failed.reason)
+            .err()
+            .unwrap_or(WaitError::Closed);
+        Err(SendError {
+            value: failed.value,
+            reason,
+        })
+    }
+
+    /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
+    /// False if it was closed already.
+    pub fn close(&self) -> bool {
+        self.channel.close()
+    }
+
+    /// Whether the channel is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.channel.is_closed()
+    }
+
+    /// How many values are buffered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.channel.len()
+    }
+
+    /// Whether nothing is buffered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.channel.is_empty()
+    }
+
+    /// How many values can be buffered; `None` if any number.
+    #[must_use]
+    pub fn capacity(&self) -> Option<usize> {
+        self.channel.capacity()
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.channel.add_sender();
+        Self {
+            channel: self.channel.clone(),
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.channel.remove_sender();
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The receiving end. Clones share what comes: each value goes to one of them.
+pub struct Receiver<T> {
+    channel: Arc<Channel<T>>,
+}
+
+impl<T> Receiver<T> {
+    /// Receives a value.
+    ///
+    /// # Suspends
+    ///
+    /// While nothing is there.
+    ///
+    /// # Cancellation
+    ///
+    /// Ends early; nothing was taken.
+    ///
+    /// # Errors
+    ///
+    /// `Closed` when nothing is there and nothing will come; `Cancelled`; `State` on a scheduler's own frame.
+    #[inline]
+    pub fn recv(&self) -> Result<T, WaitError> {
+        self.recv_until(|| None)
+    }
+
+    /// As [`Receiver::recv`], for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Receiver::recv`]; `Timeout` when the time is up.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, WaitError> {
+        self.recv_until(|| Some(clock::after_ns(timeout)))
+    }
+
+    /// As [`Receiver::recv`], until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Receiver::recv`]; `Timeout` at the deadline.
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, WaitError> {
+        self.recv_until(|| Some(clock::instant_ns(deadline)))
+    }
+
+    /// Receives a value if one is there.
+    ///
+    /// # Errors
+    ///
+    /// `Empty` or `Closed`.
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        self.channel.try_recv().map_err(|error| match error {
+            TryRecv::Empty => TryRecvError::Empty,
+            TryRecv::Closed => TryRecvError::Closed,
+        })
+    }
+
+    #[inline]
+    fn recv_until(&self, deadline_ns: impl FnOnce() -> Option<u64>) -> Result<T, WaitError> {
+        match self.channel.try_recv() {
+            Ok(value) => {
+                take_turn();
+                return Ok(value);
+            }
+            Err(TryRecv::Closed) => return Err(WaitError::Closed),
+            Err(TryRecv::Empty) => {}
+        }
+        let waiting = Waiting::new(deadline_ns())?;
+        match self.channel.recv(&waiting) {
+            Ok(value) => Ok(value),
+            Err(Reason::Woken) => Err(WaitError::Closed),
+            Err(reason) => Err(waiting.result(reason).err().unwrap_or(WaitError::Closed)),
+        }
+    }
+
+    /// An iterator that receives until the channel is closed and empty, or the coroutine is cancelled.
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
+    /// An iterator over what is there now: it never waits.
+    pub fn try_iter(&self) -> impl Iterator<Item = T> + '_ {
+        std::iter::from_fn(|| self.try_recv().ok())
+    }
+
+    /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
+    /// False if it was closed already.
+    pub fn close(&self) -> bool {
+        self.channel.close()
+    }
+
+    /// How many values are buffered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.channel.len()
+    }
+
+    /// Whether nothing is buffered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.channel.is_empty()
+    }
+
+    /// How many values can be buffered; `None` if any number.
+    #[must_use]
+    pub fn capacity(&self) -> Option<usize> {
+        self.channel.capacity()
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.channel.add_receiver();
+        Self {
+            channel: self.channel.clone(),
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.channel.remove_receiver();
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Receives until the channel is closed and empty. Made by [`Receiver::iter`].
+#[derive(Debug)]
+pub struct Iter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> FusedIterator for Iter<'_, T> {}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+/// Receives until the channel is closed and empty; owns the receiver.
+#[derive(Debug)]
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> FusedIterator for IntoIter<T> {}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
+    }
+}

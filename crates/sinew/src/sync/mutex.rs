@@ -1,0 +1,226 @@
+//! The mutex: std's shape, without poisoning, and with deadlines.
+//!
+//! Owns: a value and the raw mutex around it. The policy (first come, first served, with bounded barging) is
+//! `sinew_core`'s, see `RawMutex`.
+//!
+//! Invariants
+//! - I1. The value is reached through a guard only, and one guard exists at a time.
+#![expect(
+    unsafe_code,
+    reason = "hands out references to a cell guarded by a raw mutex"
+)]
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+use sinew_core::sync::RawMutex;
+
+use crate::error::WaitError;
+use crate::scheduler::current::{Place, place};
+use crate::scheduler::waiting::Waiting;
+use crate::sys::clock;
+
+/// A mutual exclusion lock that may be held across a suspend.
+///
+/// Waiting suspends the coroutine, not the thread. An arriving coroutine may take a free lock although others wait,
+/// a bounded number of times; nobody is starved. It is not poisoned by a panic.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use sinew::sync::Mutex;
+///
+/// let total = Arc::new(Mutex::new(0));
+/// sinew::run(|| {
+///     for n in 1..=10 {
+///         let total = total.clone();
+///         sinew::go_local(move || {
+///             let mut total = total.lock()?;
+///             sinew::yield_now()?;
+///             *total += n;
+///             Ok::<(), sinew::WaitError>(())
+///         });
+///     }
+/// });
+/// assert_eq!(*total.lock().unwrap(), 55);
+/// ```
+pub struct Mutex<T: ?Sized> {
+    raw: RawMutex,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: I1: one party at a time reaches the value, so sending it suffices.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    /// A free mutex around `value`.
+    pub const fn new(value: T) -> Self {
+        Self {
+            raw: RawMutex::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The value, out of the mutex.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Takes the lock.
+    ///
+    /// # Suspends
+    ///
+    /// While another holds it.
+    ///
+    /// # Cancellation
+    ///
+    /// Ends early; the lock is not taken.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`; `State` on a scheduler's own frame. A free lock is taken in any case.
+    #[inline]
+    pub fn lock(&self) -> Result<MutexGuard<'_, T>, WaitError> {
+        self.lock_until(|| None)
+    }
+
+    /// As [`Mutex::lock`], for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`]; `Timeout` when the time is up.
+    pub fn lock_timeout(&self, timeout: Duration) -> Result<MutexGuard<'_, T>, WaitError> {
+        self.lock_until(|| Some(clock::after_ns(timeout)))
+    }
+
+    /// As [`Mutex::lock`], until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`]; `Timeout` at the deadline.
+    pub fn lock_deadline(&self, deadline: Instant) -> Result<MutexGuard<'_, T>, WaitError> {
+        self.lock_until(|| Some(clock::instant_ns(deadline)))
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.try_lock(my_id()).then(|| self.guard())
+    }
+
+    #[inline]
+    fn lock_until(
+        &self,
+        deadline_ns: impl FnOnce() -> Option<u64>,
+    ) -> Result<MutexGuard<'_, T>, WaitError> {
+        if !self.raw.try_lock(my_id()) {
+            let waiting = Waiting::new(deadline_ns())?;
+            if let Err(reason) = self.raw.lock(&waiting, waiting.id()) {
+                waiting.result(reason)?;
+            }
+        }
+        Ok(self.guard())
+    }
+
+    fn guard(&self) -> MutexGuard<'_, T> {
+        MutexGuard {
+            mutex: self,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The value, without locking: the exclusive borrow says that nobody else can hold it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// The current coroutine's id, as the lock's owner; 0 for a thread.
+#[inline]
+fn my_id() -> u64 {
+    match place() {
+        Place::Coroutine(_, block) => block.id(),
+        Place::Thread | Place::Frame => 0,
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Mutex");
+        match self.try_lock() {
+            Some(guard) => out.field("value", &&*guard),
+            None => out.field("value", &format_args!("<locked>")),
+        };
+        out.finish_non_exhaustive()
+    }
+}
+
+/// The right to reach a mutex's value; gives the lock back when dropped.
+///
+/// It stays on its thread, as std's does.
+#[must_use = "the lock is given back when the guard is dropped"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: by reference the guard gives out `&T` only.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: I1.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: I1.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this guard holds the lock.
+        unsafe { self.mutex.raw.unlock() };
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

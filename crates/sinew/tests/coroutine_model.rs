@@ -1,5 +1,10 @@
 //! The state machine of coroutines against a naive model, call by call, by proptest.
 
+#![expect(
+    clippy::large_stack_frames,
+    reason = "assertions of proptest are large; a test's thread has room"
+)]
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

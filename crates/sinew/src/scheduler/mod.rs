@@ -176,6 +176,11 @@ impl Scheduler {
         &self.free
     }
 
+    /// The warm stacks, for anchors inside: whoever follows the pointer keeps I4.
+    pub(crate) fn stacks(&self) -> NonNull<StackCache> {
+        NonNull::from(&self.stacks).cast()
+    }
+
     pub(crate) fn door(&self) -> &'static Door {
         self.door
     }

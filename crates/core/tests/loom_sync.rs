@@ -13,7 +13,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use loom::thread;
 use sinew_core::sync::{Channel, RawMutex, RawWaitGroup};
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 /// A thread that waits.
 #[repr(C)]
@@ -31,6 +31,17 @@ struct Signals {
     thread: thread::Thread,
 }
 
+/// Every waker of these tests is on another thread, and a party's own rival claims by itself.
+unsafe fn is_elsewhere(_: NonNull<Waiter>) -> bool {
+    false
+}
+
+/// How a party is made runnable.
+static WAYS: Ways = Ways {
+    wake,
+    is_here: is_elsewhere,
+};
+
 unsafe fn wake(waiter: NonNull<Waiter>) {
     // SAFETY: the waiter is the first field of its party, which cannot go before it is woken.
     let party = unsafe { waiter.cast::<Party>().as_ref() };
@@ -46,7 +57,7 @@ impl Party {
 
     fn struck_after(waits: usize, rival: Option<Reason>) -> Box<Self> {
         Box::new(Self {
-            waiter: Waiter::with_wake(wake),
+            waiter: Waiter::new(&WAYS),
             node: Node::new(),
             signals: Arc::new(Signals {
                 woken: AtomicBool::new(false),

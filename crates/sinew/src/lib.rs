@@ -7,6 +7,7 @@ mod error;
 pub mod inspect;
 pub mod io;
 mod join;
+pub mod net;
 mod park;
 mod scheduler;
 pub mod sync;

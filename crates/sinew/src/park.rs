@@ -123,11 +123,13 @@ impl Unparker {
     pub fn unpark(&self) {
         let mut cell = self.block.park.lock();
         let parked = std::mem::replace(&mut *cell, Park::Permit) == Park::Parked;
-        if parked && self.block.waiter.word.claim(Reason::Woken) == Claim::Won {
+        let waiter = NonNull::from(&self.block.waiter);
+        // SAFETY: the cell is the one primitive that a parked coroutine waits at, and it is locked.
+        if parked && unsafe { Waiter::claim(waiter, Reason::Woken) } == Claim::Won {
             *cell = Park::Empty;
             drop(cell);
             // SAFETY: the claim was won here.
-            unsafe { Waiter::wake(NonNull::from(&self.block.waiter)) };
+            unsafe { Waiter::wake(waiter) };
         }
     }
 

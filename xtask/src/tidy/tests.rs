@@ -153,6 +153,8 @@ fn unsafe_code_states_its_reason_at_the_head() {
     kept("crates/a/src/b.rs", &format!("{HEAD}{STATED}{code}"));
     let broad = "#![expect(\n    dead_code,\n    unsafe_code,\n    reason = \"a, b\"\n)]\n";
     kept("crates/a/src/b.rs", &format!("{HEAD}{broad}{code}"));
+    let but_in_models = "#![cfg_attr(not(loom), expect(unsafe_code, reason = \"a\"))]\n";
+    kept("crates/a/src/b.rs", &format!("{HEAD}{but_in_models}{code}"));
     let without = "#![expect(unsafe_code)]\n";
     broken(
         "crates/a/src/b.rs",

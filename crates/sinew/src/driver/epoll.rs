@@ -4,17 +4,13 @@
 //!
 //! Invariants
 //! - I1. Every event carries the token of its registration; the wake descriptor's is [`KNOCK`].
-#![expect(
-    unsafe_code,
-    reason = "a raw descriptor number is lent to one epoll_ctl"
-)]
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::{fmt, io};
 
 use rustix::event::{Timespec, epoll};
 
-use crate::driver::{Driver, Ready};
+use crate::driver::{Driver, Ready, lend};
 use crate::sys::clock;
 
 /// The token of the wake descriptor.
@@ -52,17 +48,9 @@ impl Epoll {
 fn both_directions() -> epoll::EventFlags {
     epoll::EventFlags::IN
         | epoll::EventFlags::OUT
+        | epoll::EventFlags::PRI
         | epoll::EventFlags::RDHUP
         | epoll::EventFlags::ET
-}
-
-/// Borrows a descriptor number for one call.
-fn lend<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
-    if fd < 0 {
-        return Err(io::Error::from(rustix::io::Errno::BADF));
-    }
-    // SAFETY: not -1; epoll_ctl checks the rest and answers EBADF.
-    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 impl Driver for Epoll {
@@ -98,7 +86,8 @@ impl Driver for Epoll {
             let hung_up = flags.intersects(
                 epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR,
             );
-            let readable = hung_up || flags.contains(epoll::EventFlags::IN);
+            let urgent = flags.contains(epoll::EventFlags::PRI);
+            let readable = hung_up || urgent || flags.contains(epoll::EventFlags::IN);
             let gone = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             let writable = flags.intersects(gone | epoll::EventFlags::OUT);
             report(
@@ -106,7 +95,7 @@ impl Driver for Epoll {
                 Ready {
                     readable,
                     writable,
-                    hung_up,
+                    uneven: hung_up || urgent,
                 },
             );
         }

@@ -5,11 +5,15 @@
 //! pass through it, so that another world can stand in its place.
 //!
 //! Thread: the scheduler's. Only the knocker (see [`crate::scheduler`]'s door) is used from others.
+#![expect(
+    unsafe_code,
+    reason = "a raw descriptor number is lent to one system call"
+)]
 
 pub(crate) mod epoll;
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 
 /// Which directions of a descriptor something is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +22,18 @@ pub(crate) struct Ready {
     pub(crate) readable: bool,
     /// Writing or connecting may go on, or find an error.
     pub(crate) writable: bool,
-    /// The other side has closed, or there is an error: reading does not block any more.
-    pub(crate) hung_up: bool,
+    /// The other side has closed, there is an error, or urgent data: from now on a short read does not show that
+    /// the kernel has no more (it stops short of the urgent byte).
+    pub(crate) uneven: bool,
+}
+
+/// Borrows a descriptor number for one call.
+pub(crate) fn lend<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
+    if fd < 0 {
+        return Err(io::Error::from(rustix::io::Errno::BADF));
+    }
+    // SAFETY: not -1; the call checks the rest and answers EBADF.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 /// The world outside, as one scheduler sees it.

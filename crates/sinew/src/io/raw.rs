@@ -9,13 +9,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::io::readiness::wait_ready;
+use crate::io::established::is_established;
+use crate::io::named::named;
+use crate::io::readiness::{take_turn, wait_ready};
 use crate::io::source::Direction;
-use crate::scheduler::current;
+use crate::scheduler::current::{self, Place, place};
 use crate::sys::clock;
 
 /// What to wait for at a descriptor.
@@ -68,13 +70,7 @@ fn check(fd: BorrowedFd<'_>) -> io::Result<()> {
             );
             Err(io::Error::new(io::ErrorKind::InvalidInput, what))
         }
-        Err(error) => {
-            let error = io::Error::from(error);
-            Err(io::Error::new(
-                error.kind(),
-                format!("descriptor {number}: {error}"),
-            ))
-        }
+        Err(error) => Err(named(error.into(), || format!("descriptor {number}"))),
     }
 }
 
@@ -91,7 +87,10 @@ fn call<T>(
         match f(fd) {
             Err(rustix::io::Errno::AGAIN) => {}
             Err(rustix::io::Errno::INTR) => continue,
-            result => return Ok(result?),
+            result => {
+                take_turn();
+                return Ok(result?);
+            }
         }
         if deadline_ns.is_none() {
             deadline_ns = timeout.map(clock::after_ns);
@@ -180,17 +179,17 @@ pub fn connect<Fd: AsFd>(
         Err(
             rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR | rustix::io::Errno::ALREADY,
         ) => {}
-        result => return Ok(result?),
+        result => {
+            take_turn();
+            return Ok(result?);
+        }
     }
     let deadline_ns = timeout.map(clock::after_ns);
     loop {
         wait_ready(fd, 0, Direction::Write, deadline_ns)?;
-        rustix::net::sockopt::socket_error(fd)??;
-        match rustix::net::getpeername(fd) {
-            Ok(_) => return Ok(()),
-            // Writability was reported before the connect began.
-            Err(rustix::io::Errno::NOTCONN) => {}
-            Err(error) => return Err(error.into()),
+        // Not yet, if writability was reported before the connect began.
+        if is_established(fd)? {
+            return Ok(());
         }
     }
 }
@@ -255,17 +254,29 @@ pub fn sendto<Fd: AsFd>(
 pub fn ready<Fd: AsFd>(fd: Fd, interest: Interest, timeout: Option<Duration>) -> io::Result<()> {
     let fd = fd.as_fd();
     let deadline_ns = timeout.map(clock::after_ns);
-    wait_ready(fd, 0, interest.into(), deadline_ns).map_err(|error| {
-        if error.raw_os_error() == Some(libc::EPERM) {
-            let what = format!(
-                "descriptor {} is not pollable: it is a regular file",
-                fd.as_raw_fd()
-            );
-            io::Error::new(io::ErrorKind::InvalidInput, what)
-        } else {
-            error
+    // On a plain thread poll(2) calls such a file ready; the answer is to be the same everywhere.
+    if matches!(place(), Place::Thread) && !is_pollable(fd) {
+        return Err(not_pollable(fd));
+    }
+    match wait_ready(fd, 0, interest.into(), deadline_ns) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_pollable(fd) => {
+            Err(not_pollable(fd))
         }
-    })
+        result => result,
+    }
+}
+
+fn is_pollable(fd: BorrowedFd<'_>) -> bool {
+    let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    !matches!(kind, Ok(FileType::RegularFile | FileType::Directory))
+}
+
+fn not_pollable(fd: BorrowedFd<'_>) -> io::Error {
+    let what = format!(
+        "descriptor {} is not pollable: it is a regular file or a directory",
+        fd.as_raw_fd()
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// Closes a descriptor. Coroutines of this thread that wait for it end with `NotConnected` at once.

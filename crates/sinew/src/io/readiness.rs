@@ -13,10 +13,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sinew_core::wait::{Kind, Reason, Record, Suspend};
 
 use crate::error::WaitError;
+use crate::io::named::named;
 use crate::io::source::Direction;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
+
+/// A call that succeeds at once is a turn too: a coroutine whose descriptors are always ready does not keep
+/// the others from running.
+#[inline]
+pub(super) fn take_turn() {
+    if let Place::Coroutine(scheduler, block) = place() {
+        scheduler.take_turn(block);
+    }
+}
 
 /// Waits until a call for this direction is worth making again.
 ///
@@ -36,13 +46,14 @@ pub(super) fn wait_ready(
                 return Ok(waiting.result(reason)?);
             }
             let number = fd.as_raw_fd();
-            scheduler.watch(number, owner)?;
+            let watched = scheduler.watch(number, owner);
+            watched.map_err(|error| named(error, || format!("descriptor {number}")))?;
             let (waiter, node) = waiting.party();
             block.waiter.word.arm();
             // SAFETY: the block's own node, unlinked.
             unsafe { block.node.prepare(waiter, std::ptr::null_mut()) };
             // SAFETY: prepared, armed; unlinked below.
-            unsafe { scheduler.link_source(number, owner, direction, node) };
+            let life = unsafe { scheduler.link_source(number, owner, direction, node) };
             let kind = match direction {
                 Direction::Read => Kind::Readable,
                 Direction::Write => Kind::Writable,
@@ -54,8 +65,8 @@ pub(super) fn wait_ready(
                 owner: 0,
             });
             // SAFETY: linked above, by this waiter.
-            unsafe { scheduler.unlink_source(number, direction, node) };
-            if reason == Reason::Closed {
+            let lives = unsafe { scheduler.unlink_source(number, direction, node, life) };
+            if reason == Reason::Closed || (reason == Reason::Woken && !lives) {
                 let what = format!("descriptor {number} was closed while it was waited for");
                 return Err(io::Error::new(io::ErrorKind::NotConnected, what));
             }
@@ -86,7 +97,8 @@ fn poll_thread(
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => return Err(WaitError::Timeout.into()),
             Ok(_) if fds[0].revents().contains(PollFlags::NVAL) => {
-                return Err(io::Error::from_raw_os_error(libc::EBADF));
+                let error = io::Error::from_raw_os_error(libc::EBADF);
+                return Err(named(error, || format!("descriptor {}", fd.as_raw_fd())));
             }
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}

@@ -7,8 +7,8 @@
 //! - I1. A place's generation is part of its registration's token: an event of an earlier registration of the same
 //!   number is recognised and dropped.
 //! - I2. `owner` tells which socket object registered (0: a bare number): a number that was closed and given out anew
-//!   belongs to another object, and is registered anew.
-//! - I3. `ready` bits are hints: an unset one says that the last call found nothing and no event has come since.
+//!   belongs to another object, and is registered anew. A bare number that is a socket's too shares its registration.
+//! - I3. `readable` and `writable` are hints: an unset one says that the last call found nothing and no event has come since.
 #![expect(unsafe_code, reason = "passes the duties of wait queues on")]
 
 use std::io;
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 
 use sinew_core::wait::{Node, Queue, Reason, WakeList};
 
-use crate::driver::{Driver, Ready};
+use crate::driver::{Driver, Ready, lend};
 
 /// A direction of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,11 @@ struct Source {
     owner: u64,
     readable: bool,
     writable: bool,
-    hung_up: bool,
+    uneven: bool,
+    /// Whether a life of the number ended behind the table's back, so that its registration may be there still.
+    haunted: bool,
+    /// In a haunted place: which file was registered, by device and inode.
+    identity: Option<(u64, u64)>,
     readers: Queue,
     writers: Queue,
 }
@@ -48,7 +52,9 @@ impl Source {
             owner: 0,
             readable: true,
             writable: true,
-            hung_up: false,
+            uneven: false,
+            haunted: false,
+            identity: None,
             readers: Queue::new(),
             writers: Queue::new(),
         }
@@ -65,14 +71,28 @@ impl Source {
         u64::from(self.generation) << 32 | u64::from(fd.cast_unsigned())
     }
 
+    /// Whether the number still means what was registered. What is ready is reported again, then.
+    fn still_means(&self, driver: &mut dyn Driver, fd: RawFd) -> bool {
+        // In a haunted place the kernel may know the number from an earlier life: a file that a duplicate has
+        // kept open meanwhile, and that has come back to its old number.
+        driver.renew(fd, self.token(fd)).is_ok()
+            && (!self.haunted || (self.identity.is_some() && self.identity == identity(fd)))
+    }
+
     /// Starts a new life of the number.
     fn renew(&mut self, owner: u64) {
         self.generation = self.generation.wrapping_add(1);
         self.owner = owner;
         self.readable = true;
         self.writable = true;
-        self.hung_up = false;
+        self.uneven = false;
     }
+}
+
+/// Which open file the number means. Two different sockets or pipes that are open at the same time differ in it.
+fn identity(fd: RawFd) -> Option<(u64, u64)> {
+    let stat = rustix::fs::fstat(lend(fd).ok()?).ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
 /// See the file's head.
@@ -113,8 +133,8 @@ impl Sources {
     pub(crate) fn may_be_ready(&mut self, fd: RawFd, owner: u64, direction: Direction) -> bool {
         match self.get(fd) {
             Some(source) if source.registered && source.owner == owner => match direction {
-                Direction::Read => source.readable || source.hung_up,
-                Direction::Write => source.writable || source.hung_up,
+                Direction::Read => source.readable || source.uneven,
+                Direction::Write => source.writable || source.uneven,
             },
             _ => true,
         }
@@ -135,8 +155,7 @@ impl Sources {
         }
     }
 
-    /// Makes sure that the descriptor is registered for this owner. True if it was registered or renewed just now, so
-    /// that what is ready will be reported although no event is to come.
+    /// Makes sure that the descriptor is registered for this owner, so that what is ready will be reported or has been.
     ///
     /// Those who wait for an earlier life of the number are returned, to be woken.
     pub(crate) fn watch(
@@ -154,13 +173,15 @@ impl Sources {
         if was_registered && owner != 0 && source.owner == owner {
             return Ok(WakeList::new());
         }
-        if was_registered && owner == source.owner {
-            // A bare number: nobody tells when it is closed, so the kernel is asked.
-            if driver.renew(fd, source.token(fd)).is_ok() {
-                return Ok(WakeList::new());
-            }
+        // One of the two is a bare number: nobody tells when it is closed, so the kernel is asked.
+        let by_number = owner == 0 || source.owner == 0;
+        if was_registered && by_number && source.still_means(driver, fd) {
+            // A socket and its bare number are one registration: neither ends the other's waits.
+            source.owner = source.owner.max(owner);
+            return Ok(WakeList::new());
         }
         source.renew(owner);
+        source.haunted |= was_registered;
         let token = source.token(fd);
         let result = match driver.register(fd, token) {
             // The same open file under another name for its owner: take the registration on.
@@ -168,6 +189,7 @@ impl Sources {
             result => result,
         };
         source.registered = result.is_ok();
+        source.identity = if source.haunted { identity(fd) } else { None };
         let stale = Self::end_waits(source);
         self.watched = self.watched + usize::from(result.is_ok()) - usize::from(was_registered);
         match result {
@@ -201,30 +223,46 @@ impl Sources {
         list
     }
 
-    /// Links a waiter's node.
+    /// Links a waiter's node, and returns which life of the number it waits for.
     ///
     /// # Safety
     ///
     /// As for [`Queue::push_back`]; the waiter takes the node out by [`Sources::unlink`].
-    pub(crate) unsafe fn link(&mut self, fd: RawFd, direction: Direction, node: NonNull<Node>) {
+    pub(crate) unsafe fn link(
+        &mut self,
+        fd: RawFd,
+        direction: Direction,
+        node: NonNull<Node>,
+    ) -> u32 {
         self.waiting += 1;
-        if let Some(source) = self.get(fd) {
-            // SAFETY: passed on to the caller.
-            unsafe { source.queue(direction).push_back(node) };
-        }
+        let Some(source) = self.get(fd) else {
+            return 0;
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { source.queue(direction).push_back(node) };
+        source.generation
     }
 
-    /// Takes a waiter's node out, if an event has not.
+    /// Takes a waiter's node out, if an event has not. Says whether the number still is in the life that
+    /// [`Sources::link`] returned: between an event and the turn of those it wakes, it may have been closed.
     ///
     /// # Safety
     ///
     /// The node was linked by [`Sources::link`] with the same descriptor and direction, and its waiter is the caller.
-    pub(crate) unsafe fn unlink(&mut self, fd: RawFd, direction: Direction, node: NonNull<Node>) {
+    pub(crate) unsafe fn unlink(
+        &mut self,
+        fd: RawFd,
+        direction: Direction,
+        node: NonNull<Node>,
+        life: u32,
+    ) -> bool {
         self.waiting -= 1;
-        if let Some(source) = self.get(fd) {
-            // SAFETY: passed on to the caller.
-            unsafe { source.queue(direction).remove(node) };
-        }
+        let Some(source) = self.get(fd) else {
+            return false;
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { source.queue(direction).remove(node) };
+        source.generation == life
     }
 
     /// An event came: wakes those who wait for what it says.
@@ -235,7 +273,7 @@ impl Sources {
         if !source.registered || u64::from(source.generation) != token >> 32 {
             return;
         }
-        source.hung_up |= ready.hung_up;
+        source.uneven |= ready.uneven;
         if ready.readable {
             source.readable = true;
             source.readers.claim_all(Reason::Woken).wake_all();

@@ -5,14 +5,14 @@
 //! Thread: any; each scheduler that waits for the socket watches it for itself.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::io::readiness::wait_ready;
+use crate::io::readiness::{take_turn, wait_ready};
 use crate::io::source::Direction;
-use crate::scheduler::current::{self, Place, place};
+use crate::scheduler::current;
 use crate::sys::clock;
 
 /// The limits of a socket's calls in one direction: a length for each call, a point in time for all.
@@ -43,6 +43,7 @@ impl Limits {
         Ok(())
     }
 
+    /// How long each call may take.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         match self.timeout_ns.load(Relaxed) {
             0 => None,
@@ -54,6 +55,14 @@ impl Limits {
     pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
         self.deadline_ns
             .store(deadline.map_or(u64::MAX, clock::instant_ns), Relaxed);
+    }
+
+    /// Limits of the same length and end.
+    pub(crate) fn copied(&self) -> Self {
+        Self {
+            timeout_ns: AtomicU64::new(self.timeout_ns.load(Relaxed)),
+            deadline_ns: AtomicU64::new(self.deadline_ns.load(Relaxed)),
+        }
     }
 
     /// The deadline of a call that begins to wait now.
@@ -70,23 +79,47 @@ impl Limits {
 /// A socket's descriptor; see the file's head.
 #[derive(Debug)]
 pub(crate) struct Watched {
+    // Goes before the descriptor: what is closed must not be watched any more.
+    registration: Registration,
     fd: OwnedFd,
+}
+
+/// A socket's place at the scheduler of the thread where it is dropped.
+#[derive(Debug)]
+struct Registration {
+    number: RawFd,
     owner: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // No call of the socket can wait here: it would borrow it. Schedulers of other threads that have watched
+        // it find out by the owner number when the descriptor number comes again.
+        current::with_scheduler(|scheduler| scheduler.forget(self.number, self.owner));
+    }
 }
 
 impl Watched {
     /// Takes on a descriptor, which must be in non-blocking mode.
     pub(crate) fn new(fd: OwnedFd) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(1);
-        Self {
-            fd,
+        let registration = Registration {
+            number: fd.as_raw_fd(),
             owner: OWNERS.fetch_add(1, Relaxed),
-        }
+        };
+        Self { registration, fd }
+    }
+
+    /// Gives the descriptor back.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        drop(self.registration);
+        self.fd
     }
 
     /// Makes a call until it no longer would block, waiting in between within `limits`.
     ///
-    /// `call` reports by `WouldBlock` that the kernel has nothing.
+    /// `call` reports by `WouldBlock` that the kernel has nothing. A limit or a cancel ends the call only after
+    /// the kernel was asked at least once: what is there already is never refused.
     #[inline]
     pub(crate) fn call<T>(
         &self,
@@ -95,13 +128,16 @@ impl Watched {
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let fd = self.fd.as_fd();
+        let owner = self.registration.owner;
         let mut deadline_ns = None;
+        let mut asked = false;
         let mut worth_trying = current::with_scheduler(|scheduler| {
-            scheduler.may_be_ready(fd.as_raw_fd(), self.owner, direction)
+            scheduler.may_be_ready(fd.as_raw_fd(), owner, direction)
         })
         .unwrap_or(true);
         loop {
             if worth_trying {
+                asked = true;
                 match call(fd) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.exhausted(direction);
@@ -115,39 +151,40 @@ impl Watched {
             }
             worth_trying = true;
             let until = *deadline_ns.get_or_insert_with(|| limits.deadline_ns());
-            wait_ready(fd, self.owner, direction, until)?;
+            if let Err(ended) = wait_ready(fd, owner, direction, until) {
+                if asked {
+                    return Err(ended);
+                }
+                return match call(fd) {
+                    Err(error) if is_empty_handed(&error) => Err(ended),
+                    result => result,
+                };
+            }
         }
     }
 
     /// A call has shown that the kernel has no more for this direction: the next one waits for an event
     /// before it tries. Only for streams, whose short reads and writes say so.
+    ///
+    /// To be called from within the closure given to [`Watched::call`], right after the system call: once the
+    /// coroutine has stopped, an event may have come that this would undo.
     #[inline]
     pub(crate) fn exhausted(&self, direction: Direction) {
         current::with_scheduler(|scheduler| {
-            scheduler.exhausted(self.fd.as_raw_fd(), self.owner, direction);
+            scheduler.exhausted(self.fd.as_raw_fd(), self.registration.owner, direction);
         });
     }
 }
 
-/// A call that succeeds at once is a turn too: a coroutine whose descriptors are always ready does not keep
-/// the others from running.
-#[inline]
-fn take_turn() {
-    if let Place::Coroutine(scheduler, block) = place() {
-        scheduler.take_turn(block);
-    }
+fn is_empty_handed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 impl AsFd for Watched {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        // Nobody can wait for it here: a wait borrows the socket. Schedulers of other threads that have watched it
-        // find out by the owner number when the descriptor number comes again.
-        current::with_scheduler(|scheduler| scheduler.forget(self.fd.as_raw_fd(), self.owner));
     }
 }

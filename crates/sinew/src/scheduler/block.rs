@@ -133,7 +133,7 @@ impl Block {
         Self {
             context: UnsafeCell::new(Context::EMPTY),
             link: Link::new(),
-            waiter: Waiter::with_wake(super::wake_block),
+            waiter: Waiter::new(&super::WAYS),
             door: AtomicPtr::new(std::ptr::null_mut()),
             node: Node::new(),
             seq: AtomicU32::new(0),

@@ -245,7 +245,7 @@ fn drop_quietly<V>(value: V) -> Option<Payload> {
 }
 
 /// Drops a panic's payload, whose destructor may itself panic; that panic's payload is leaked rather than dropped.
-pub(super) fn drop_payload(payload: Payload) {
+pub(crate) fn drop_payload(payload: Payload) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }

@@ -51,7 +51,7 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
@@ -434,14 +434,14 @@ impl Scheduler {
         owner: u64,
         direction: Direction,
         node: NonNull<Node>,
-    ) {
+    ) -> u32 {
         let mut sources = self.sources.borrow_mut();
         sources.exhausted(fd, owner, direction);
         // SAFETY: passed on to the caller.
-        unsafe { sources.link(fd, direction, node) };
+        unsafe { sources.link(fd, direction, node) }
     }
 
-    /// Takes the node out again.
+    /// Takes the node out again; false if the descriptor was closed meanwhile.
     ///
     /// # Safety
     ///
@@ -451,9 +451,11 @@ impl Scheduler {
         fd: RawFd,
         direction: Direction,
         node: NonNull<Node>,
-    ) {
+        life: u32,
+    ) -> bool {
+        let mut sources = self.sources.borrow_mut();
         // SAFETY: passed on to the caller.
-        unsafe { self.sources.borrow_mut().unlink(fd, direction, node) };
+        unsafe { sources.unlink(fd, direction, node, life) }
     }
 
     fn fire_timers(&self) {
@@ -577,7 +579,7 @@ impl Scheduler {
         me.refusals.set(refusals);
         if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
             if refusals > SWALLOWED_MAX {
-                forced::report_and_abort(me);
+                forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();
         }
@@ -588,7 +590,22 @@ impl Scheduler {
     }
 }
 
-/// Makes a claimed coroutine runnable, from any thread. The wake function of all blocks.
+/// How a coroutine is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_block,
+    is_here: is_block_here,
+};
+
+/// Whether the block's coroutine is of the calling thread's scheduler.
+unsafe fn is_block_here(waiter: NonNull<Waiter>) -> bool {
+    // SAFETY: this function is only given to blocks' waiters.
+    let block = unsafe { Block::of_waiter(waiter) };
+    // SAFETY: blocks are never unmapped.
+    let door = unsafe { block.as_ref() }.door.load(Relaxed);
+    current::with_scheduler(|scheduler| ptr::eq(scheduler.door, door)) == Some(true)
+}
+
+/// Makes a claimed coroutine runnable, from any thread.
 unsafe fn wake_block(waiter: NonNull<Waiter>) {
     // SAFETY: this function is only given to blocks' waiters.
     let block = unsafe { Block::of_waiter(waiter) };

@@ -323,6 +323,12 @@ enum SpawnErrorKind {
 }
 
 impl<F> SpawnError<F> {
+    /// A size was out of range.
+    pub(crate) fn invalid(error: StackError, refused: F) -> Self {
+        let kind = SpawnErrorKind::Invalid(error);
+        Self { kind, refused }
+    }
+
     /// The closure that was refused; nothing of it has run.
     pub fn into_inner(self) -> F {
         self.refused
@@ -424,7 +430,7 @@ impl Scheduler {
 
 /// A fresh range of ids. They are never used again: 2^64 last for centuries.
 #[cold]
-fn new_ids() -> std::ops::Range<u64> {
+pub(crate) fn new_ids() -> std::ops::Range<u64> {
     use std::sync::atomic::AtomicU64;
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let start = NEXT.fetch_add(IDS, Relaxed);

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
 use crate::scheduler::block::Block;
@@ -107,7 +107,7 @@ unsafe impl Suspend for Waiting<'_> {
             return (NonNull::from(&block.waiter), NonNull::from(&block.node));
         }
         let party = ThreadParty {
-            waiter: Waiter::with_wake(wake_thread),
+            waiter: Waiter::new(&WAYS),
             node: Node::new(),
             thread: thread::current(),
             woken: AtomicBool::new(false),
@@ -166,6 +166,18 @@ impl ThreadParty {
         }
         self.waiter.word.finish()
     }
+}
+
+/// How a waiting thread is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_thread,
+    is_here: is_never_here,
+};
+
+/// A thread that waits does not run, so whoever asks is another one; the waiting thread's own timeout may claim at
+/// the same time.
+unsafe fn is_never_here(_: NonNull<Waiter>) -> bool {
+    false
 }
 
 /// Wakes a waiting thread. The party may be gone as soon as `woken` is set, so the handle is

@@ -8,7 +8,7 @@
 //! - I1: with a limit of requests, exactly so many are tried, failures counted, unless the time is
 //!   up first.
 //! - I2: [`run`] returns after every coroutine it started has ended, at most the smaller of the
-//!   timeout and one second after the time is up.
+//!   timeout and one second after the time is up. If it is cancelled, so is each of them.
 //! - I3: a server that refuses connections is not asked in a busy loop.
 
 pub mod command;
@@ -30,7 +30,7 @@ pub use tally::Errors;
 use tally::{Failure, Tally};
 pub use target::{Target, TargetError};
 
-use crate::rt::{self, Cancelled, Shared, WaitError, WaitGroup};
+use crate::rt::{self, Shared, WaitError, WaitGroup};
 
 /// How long a request that is under way when the time is up may still take.
 const OVERTIME: Duration = Duration::from_secs(1);
@@ -106,10 +106,14 @@ struct Run {
 /// # Suspends
 /// Always.
 ///
+/// # Cancellation
+/// Ends with an error that [`rt::is_cancelled`] recognises; its connections are told to stop, and close
+/// soon after.
+///
 /// # Errors
 /// The host cannot be resolved, there are zero or too many connections or zero requests, or there
-/// is no limit at all; the message names which. Also when the calling coroutine is cancelled. A
-/// server that does not answer is not an error of this function: the report counts it.
+/// is no limit at all; the message names which. A server that does not answer is not an error of
+/// this function: the report counts it.
 pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
     check(&config)?;
     let addresses = config.target.resolve()?;
@@ -138,11 +142,11 @@ pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Rep
         match live.wait_timeout(PROGRESS_INTERVAL) {
             Ok(()) => break,
             Err(WaitError::Timeout) => progress(run.progress()),
-            Err(WaitError::Cancelled) => {
+            Err(_cancelled) => {
                 workers
                     .iter()
                     .for_each(|worker| worker.cancel("the run was cancelled"));
-                return Err(io::Error::other("the load run was cancelled"));
+                return Err(rt::Cancelled.into());
             }
         }
     }
@@ -213,7 +217,7 @@ impl Run {
                 }
                 Err(_other) => rt::yield_now(),
             };
-            if waited == Err(Cancelled) {
+            if waited.is_err() {
                 break;
             }
             if outcome != Err(Failure::Connect) {

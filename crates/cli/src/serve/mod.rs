@@ -175,6 +175,10 @@ impl Server {
     /// # Suspends
     /// Always.
     ///
+    /// # Cancellation
+    /// Ends with an error that [`rt::is_cancelled`] recognises. No grace can be waited for then: all
+    /// connections are cut, and their coroutines end soon after.
+    ///
     /// # Errors
     /// The listening socket failed for good; what was in flight is finished before.
     pub fn run(self, shutdown: &CancelToken) -> io::Result<Summary> {
@@ -182,13 +186,19 @@ impl Server {
             let (listener, service) = (Shared::clone(&self.listener), Shared::clone(&self.service));
             let shutdown = shutdown.clone();
             rt::spawn_local(move || {
-                shutdown.wait();
+                // If it is told to stop itself, the accept loop has ended already.
+                if shutdown.wait().is_err() {
+                    return Ok(());
+                }
                 service.roster.drain();
                 rt::stop_accepting(&listener)
             })
         };
         let accepted = self.accept_all();
         stopper.cancel("the server has stopped accepting");
+        // It has the listener too, and the port is to be free when this returns. Joining fails only if
+        // this coroutine is cancelled; then the other one ends a moment later.
+        let _ended = stopper.join();
         let Self {
             listener, service, ..
         } = self;
@@ -207,6 +217,7 @@ impl Server {
             match accepted {
                 Ok((stream, _peer)) => self.admit(stream),
                 // INVARIANT: I2.
+                Err(error) if rt::is_cancelled(&error) => return Err(error),
                 Err(error) => match Trouble::of(&error) {
                     Trouble::OneClient => {}
                     // If it is cancelled, so is the next `accept`, which ends the loop.

@@ -41,6 +41,7 @@ use std::time::Duration;
 use connection::Connection;
 use date::Date;
 use folder::Folder;
+pub(crate) use path::encoded;
 use roster::{Roster, Seat};
 
 use crate::rt::{self, CancelToken, Shared, TcpListener, TcpStream, WaitError, WaitGroup};

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::{Outcome, STEPS, Size, Stage, Watchdog, run};
+use super::{STEPS, Size, Stage, Watchdog, run};
 
 /// A step that takes longer hangs.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
@@ -37,12 +37,7 @@ pub fn execute(arguments: &Arguments) -> ExitCode {
         Ok(watchdog) => watchdog,
         Err(error) => return complain(&format!("no thread for the watchdog: {error}")),
     };
-    let Outcome { failed, .. } = run(STEPS, &mut stage, &watchdog);
-    if failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    run(STEPS, &mut stage, &watchdog).status()
 }
 
 /// A step hangs: says so, with what its coroutines wait for, and ends the process.

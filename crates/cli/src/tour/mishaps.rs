@@ -13,65 +13,53 @@ use super::runner::message;
 use super::stage::{ensure, same};
 use super::{Check, Failure, Stage};
 
-/// What another thread has seen.
-struct Seen {
-    busy: Option<inspect::Info>,
-    held_up: Option<inspect::Info>,
-}
+/// What another thread has seen of a coroutine: its name, its state, and what it waits for.
+type Seen = (String, State, &'static str);
 
 /// Another thread lists a scheduler that is kept busy.
 pub(super) fn listing(stage: &mut Stage<'_>) -> Check {
+    let (spun, [busy, held_up]) = watch_busy()?;
+    stage.say(format!(
+        "seen from another thread: \"{}\" runs; \"{}\" waits for a {}; the busy one spun {spun} \
+         times without a yield until it was seen",
+        busy.0, held_up.0, held_up.2,
+    ));
+    let running = ("busy bee".to_owned(), State::Running, "nothing");
+    same("the busy one", busy, running)?;
+    let sleeping = ("held up".to_owned(), State::Suspended, "sleep");
+    same("the one that it holds up", held_up, sleeping)
+}
+
+fn watch_busy() -> Result<(u64, [Seen; 2]), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (tell, told) = mpsc::channel();
     let watcher = thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
-            let seen = told.recv().map(|(busy, held_up)| Seen {
-                busy: inspect::find(busy),
-                held_up: inspect::find(held_up),
-            });
+            let seen = told.recv().map(|ids: [u64; 2]| ids.map(see));
             // Whatever came of it, the busy coroutine must end.
             stop.store(true, Ordering::Relaxed);
             seen
         }
     });
     let spun = sinew::run(|| keep_busy(&stop, tell));
-    let seen = watcher
-        .join()
-        .map_err(|_| Failure::new("the watcher panicked"))??;
-    let spun = spun?;
-    let busy = seen
-        .busy
-        .ok_or_else(|| Failure::new("the busy one was not listed"))?;
-    let held_up = seen
-        .held_up
-        .ok_or_else(|| Failure::new("the sleeper was not listed"))?;
-    let wait = held_up.wait.map_or("nothing", |wait| wait.what);
-    stage.say(format!(
-        "seen from another thread: \"{}\" runs; \"{}\" waits for a {wait}; the busy one spun {spun} \
-         times without a yield until it was seen",
-        busy.name.as_deref().unwrap_or_default(),
-        held_up.name.as_deref().unwrap_or_default(),
-    ));
-    same(
-        "the busy one's name",
-        busy.name.as_deref(),
-        Some("busy bee"),
-    )?;
-    same("the busy one's state", busy.state, State::Running)?;
-    same(
-        "the sleeper's name",
-        held_up.name.as_deref(),
-        Some("held up"),
-    )?;
-    same(
-        "the sleeper's state",
-        (held_up.state, wait),
-        (State::Suspended, "sleep"),
-    )
+    let seen = watcher.join();
+    let [busy, held_up] = seen.map_err(|_| Failure::new("the watcher panicked"))??;
+    Ok((spun?, [busy?, held_up?]))
 }
 
-fn keep_busy(stop: &Arc<AtomicBool>, tell: mpsc::Sender<(u64, u64)>) -> Result<u64, Failure> {
+fn see(id: u64) -> Result<Seen, Failure> {
+    let info = inspect::find(id);
+    let info = info.ok_or_else(|| Failure::new(format!("coroutine {id} was not listed")))?;
+    let name = info.name.as_deref().unwrap_or_default().to_owned();
+    Ok((
+        name,
+        info.state,
+        info.wait.map_or("nothing", |wait| wait.what),
+    ))
+}
+
+fn keep_busy(stop: &Arc<AtomicBool>, tell: mpsc::Sender<[u64; 2]>) -> Result<u64, Failure> {
     let held_up = Builder::new()
         .name("held up")
         .spawn_local(|| sleep(Duration::from_secs(3600)))
@@ -85,7 +73,7 @@ fn keep_busy(stop: &Arc<AtomicBool>, tell: mpsc::Sender<(u64, u64)>) -> Result<u
             let me = sinew::current().map_or(0, |me| me.id());
             let mut spun = 0_u64;
             // If nobody listens, nobody will say stop.
-            if tell.send((me, sleeper)).is_ok() {
+            if tell.send([me, sleeper]).is_ok() {
                 while !stop.load(Ordering::Relaxed) {
                     spun += 1;
                     std::hint::spin_loop();

@@ -15,6 +15,7 @@
 //! | `cancelling` | a sleeper told to stop |
 //! | `sockets` | an echo |
 //! | `foreign` | suspending inside a C library |
+//! | `typed` | coroutines resumed by hand |
 //! | `crowd` | a hundred thousand at once |
 //! | `mishaps` | one that never yields, one that panics |
 //! | `web` | the server and the load generator |
@@ -28,9 +29,11 @@ mod figures;
 mod foreign;
 mod mishaps;
 mod runner;
+mod sockets;
 mod stage;
 mod together;
 mod turns;
+mod typed;
 mod watchdog;
 mod web;
 
@@ -84,10 +87,20 @@ pub const STEPS: &[Step] = &[
         act: cancelling::cancel,
     },
     Step {
+        name: "echo",
+        shows: "Three coroutines on one thread talk through a pair of sockets by std's blocking calls.",
+        act: sockets::echo,
+    },
+    Step {
         name: "C callback",
         shows: "The C library's qsort calls back into Rust, and the comparison suspends, with the C \
                 frames on its stack, while another coroutine runs.",
         act: foreign::sorting,
+    },
+    Step {
+        name: "generator",
+        shows: "Coroutines without a scheduler, resumed by hand: a recursion becomes an iterator, and                 typed values go both ways.",
+        act: typed::resuming,
     },
     Step {
         name: "crowd",

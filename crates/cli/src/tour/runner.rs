@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 
 use super::{Check, Failure, Stage, Step, Watchdog};
 use crate::rt;
@@ -69,6 +70,16 @@ pub(super) fn message(payload: &(dyn Any + Send)) -> &str {
 }
 
 impl Outcome {
+    /// The exit status that tells it: 1 if a step failed.
+    #[must_use]
+    pub fn status(&self) -> ExitCode {
+        if self.failed.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+
     fn sentence(&self, seconds: f64) -> String {
         let Self { steps, failed } = self;
         if failed.is_empty() {

@@ -186,7 +186,7 @@ impl Debug for Stage<'_> {
 fn wrap(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
-        if paragraph.starts_with(' ') {
+        if paragraph.starts_with(' ') || paragraph.chars().count() <= COLUMNS {
             lines.push(paragraph.to_owned());
             continue;
         }

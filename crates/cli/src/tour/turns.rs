@@ -1,14 +1,20 @@
 //! Whose turn it is: by yielding, and by the clock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use sinew::sync::WaitGroup;
 use sinew::{WaitError, sleep_until, spawn_local, yield_now};
 
 use super::figures::grouped;
 use super::stage::{ensure, same};
 use super::{Check, Failure, Stage};
+
+/// The time between one deadline and the next.
+const STEP: Duration = Duration::from_micros(20);
+/// The time in which all sleepers fall asleep.
+const LEAD: Duration = Duration::from_millis(100);
 
 /// Three coroutines print letters by turns.
 pub(super) fn interleaving(stage: &mut Stage<'_>) -> Check {
@@ -36,29 +42,7 @@ pub(super) fn interleaving(stage: &mut Stage<'_>) -> Check {
 /// Many coroutines sleep until deadlines given in no order.
 pub(super) fn timers(stage: &mut Stage<'_>) -> Check {
     let count: usize = stage.choose(100, 10_000);
-    let woken = sinew::run(|| {
-        // Far enough that all of them sleep before the first deadline.
-        let start = sinew::time::now() + Duration::from_millis(50);
-        let woken = Rc::new(RefCell::new(Vec::<(Duration, Instant)>::new()));
-        let sleepers: Vec<_> = (0..count)
-            .map(|number| {
-                // Each of them once, in a scattered order: 37 has no factor in common with the counts.
-                let after = Duration::from_micros(20) * ((number * 37) % count) as u32;
-                let woken = Rc::clone(&woken);
-                spawn_local(move || {
-                    sleep_until(start + after)?;
-                    let late = sinew::time::now() - start;
-                    woken.borrow_mut().push((after, start + late));
-                    Ok::<(), WaitError>(())
-                })
-            })
-            .collect();
-        for sleeper in sleepers {
-            sleeper.join()??;
-        }
-        Ok::<_, Failure>((start, woken.take()))
-    });
-    let (start, woken) = woken?;
+    let (start, woken) = sinew::run(|| scattered_sleep(count))?;
     same("sleepers that woke", woken.len(), count)?;
     let early = woken.iter().filter(|(after, at)| *at < start + *after);
     same("sleepers that woke early", early.count(), 0)?;
@@ -73,4 +57,34 @@ pub(super) fn timers(stage: &mut Stage<'_>) -> Check {
         latest.unwrap_or_default().as_secs_f64() * 1e3
     ));
     Ok(())
+}
+
+/// For each sleeper, in the order of waking: how long after the start it was to wake, and when it did.
+type Woken = Vec<(Duration, Instant)>;
+
+fn scattered_sleep(count: usize) -> Result<(Instant, Woken), Failure> {
+    let woken = Rc::new(RefCell::new(Woken::new()));
+    let (gate, start) = (WaitGroup::new(), Rc::new(Cell::new(sinew::time::now())));
+    gate.add(1);
+    let sleepers: Vec<_> = (0..count)
+        .map(|number| {
+            // Each of them once, in a scattered order: 37 has no factor in common with the counts.
+            let after = STEP * ((number * 37) % count) as u32;
+            let (gate, start, woken) = (gate.clone(), Rc::clone(&start), Rc::clone(&woken));
+            spawn_local(move || {
+                gate.wait()?;
+                sleep_until(start.get() + after)?;
+                woken.borrow_mut().push((after, sinew::time::now()));
+                Ok::<(), WaitError>(())
+            })
+        })
+        .collect();
+    // All of them have a stack and wait at the gate; then all of them sleep before the first wakes.
+    yield_now()?;
+    start.set(sinew::time::now() + LEAD);
+    gate.done();
+    for sleeper in sleepers {
+        sleeper.join()??;
+    }
+    Ok((start.get(), woken.take()))
 }

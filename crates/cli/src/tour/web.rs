@@ -11,14 +11,13 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use sinew::spawn_local;
 use sinew::sync::channel::{Receiver, unbounded};
+use sinew::{sleep, spawn_local};
 
 use super::figures::{bytes, grouped};
 use super::stage::{ensure, same};
 use super::{Check, Failure, Stage};
-use crate::load::{self, Target};
+use crate::load::{self, Report, Target};
 use crate::rt::{self, CancelToken};
 use crate::serve::{self, Server, Summary};
 
@@ -68,6 +67,9 @@ pub(super) fn fetching(stage: &mut Stage<'_>) -> Check {
                 spawn_local(move || fetch_all(address, &pages_left))
             })
             .collect();
+        // In the middle of it: the deepest stacks of the tour are those of the server.
+        sleep(Duration::from_millis(5))?;
+        stage.figures.look();
         let mut fetched = 0;
         for fetcher in fetchers {
             fetched += fetcher.join()??;
@@ -132,6 +134,30 @@ fn fetch(address: SocketAddr, path: &str) -> Result<Vec<u8>, Failure> {
 /// Keeps the server busy for some seconds.
 pub(super) fn loading(stage: &mut Stage<'_>) -> Check {
     let folder = Folder::choose()?;
+    let served = Served::start(&folder.path)?;
+    let report = put_load(stage, &folder, served.address);
+    let summary = served.stop()?;
+    let report = report?;
+    stage.say(&report);
+    let (succeeded, errors) = (report.succeeded, report.errors.total());
+    stage.figures.load = Some(report);
+    ensure(succeeded > 0, || "no request succeeded".into())?;
+    same("wrong statuses, wrong lengths and other errors", errors, 0)?;
+    ensure(summary.answers >= succeeded, || {
+        format!(
+            "the server counts {} answers for {succeeded}",
+            summary.answers
+        )
+    })?;
+    same("connections that the server had to cut", summary.cut, 0)?;
+    same("panics in the server", summary.panics, 0)
+}
+
+fn put_load(
+    stage: &mut Stage<'_>,
+    folder: &Folder,
+    address: SocketAddr,
+) -> Result<Report, Failure> {
     let pages = folder.pages()?;
     let page = pages
         .iter()
@@ -139,13 +165,12 @@ pub(super) fn loading(stage: &mut Stage<'_>) -> Check {
         .ok_or_else(|| Failure::new("there is no file to load"))?;
     let span = stage.choose(Duration::from_millis(300), Duration::from_secs(5));
     stage.say(format!(
-        "{CONNECTIONS} connections ask for {}, {} bytes, for {:.1} s",
-        page.path,
+        "{} bytes of {} for {:.1} s",
         page.bytes,
+        page.path,
         span.as_secs_f64()
     ));
-    let served = Served::start(&folder.path)?;
-    let target: Target = format!("http://{}{}", served.address, page.path).parse()?;
+    let target: Target = format!("http://{address}{}", page.path).parse()?;
     let config = load::Config {
         connections: CONNECTIONS,
         duration: Some(span),
@@ -155,32 +180,12 @@ pub(super) fn loading(stage: &mut Stage<'_>) -> Check {
     };
     let bar = stage.bar(span.as_millis() as u64, "load");
     let report = rt::run(|| {
-        let report = load::run(config, |progress| {
+        load::run(config, |progress| {
             bar.set_position(progress.elapsed.as_millis() as u64);
-        });
-        stage.figures.look();
-        report
+        })
     });
     bar.finish_and_clear();
-    let summary = served.stop()?;
-    let report = report?;
-    stage.say(&report);
-    let (succeeded, errors) = (report.succeeded, report.errors.total());
-    stage.figures.load = Some(report);
-    ensure(succeeded > 0, || "no request succeeded".into())?;
-    same(
-        "answers with a wrong status or length, and other errors",
-        errors,
-        0,
-    )?;
-    ensure(summary.answers >= succeeded, || {
-        format!(
-            "the server counts {} answers for {succeeded}",
-            summary.answers
-        )
-    })?;
-    same("connections that the server had to cut", summary.cut, 0)?;
-    same("panics in the server", summary.panics, 0)
+    Ok(report?)
 }
 
 /// A server that runs in a thread's own scheduler.
@@ -288,7 +293,7 @@ fn collect(folder: &Path, path: &str, depth: usize, pages: &mut Vec<Page>) -> Ch
         if name.starts_with(b".") || pages.len() >= FILES_MAX {
             continue;
         }
-        let path = format!("{path}/{}", percent_encode(name, NON_ALPHANUMERIC));
+        let path = format!("{path}/{}", serve::encoded(name));
         if kind.is_dir() && name != b"target" && depth < DEPTH_MAX {
             collect(&entry.path(), &path, depth + 1, pages)?;
         } else if kind.is_file() {

@@ -196,7 +196,7 @@ fn mutex_is_handed_over_against_a_timeout() {
 /// seen by who takes it next, without any queue.
 #[test]
 fn mutex_is_given_back_when_the_one_to_hand_it_to_has_given_up() {
-    check(4, || {
+    check(3, || {
         let guarded = Guarded::new();
         assert!(guarded.mutex.try_lock(1));
         let waiter = {
@@ -326,7 +326,7 @@ fn bounded_against_the_receiver_s_timeout() {
 
 /// The buffer of one is full and empty by turns, and both queues are used; one of the senders may give up.
 fn bounded_between_full_and_empty(rival: Option<Reason>) {
-    check(3, move || {
+    check(2, move || {
         let shared = shared(Channel::bounded(1));
         shared.0.add_sender();
         let senders: Vec<_> = [(1, 2, None), (100, 1, rival)]

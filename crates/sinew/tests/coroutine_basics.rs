@@ -133,7 +133,7 @@ fn it_suspends_in_iterator_adaptors_and_trait_objects() {
                 .filter(|n| n % 2 == 0)
                 .inspect(|n| visitor.visit(*n))
                 .map(|n| n * 10)
-                .fold(0, |sum, n| sum + n)
+                .sum::<i32>()
         });
         for expected in [2, 4, 6, 8] {
             assert_eq!(c.resume(()).unwrap(), Step::Suspended(expected));

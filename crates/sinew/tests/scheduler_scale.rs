@@ -77,7 +77,7 @@ fn waits_and_wakes_allocate_nothing() {
             }
         });
         let unparker = partner.unparker();
-        let mut round = |n: usize, last: bool| {
+        let round = |n: usize, last: bool| {
             group.add(1);
             ping.send(n).unwrap();
             assert_eq!(ponged.recv().unwrap(), n);

@@ -18,10 +18,9 @@ mod report;
 mod tally;
 mod target;
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use exchange::Client;
@@ -97,8 +96,8 @@ struct Run {
     request: Vec<u8>,
     started: Instant,
     stop_at: Option<Instant>,
-    taken: AtomicU64,
-    tally: Mutex<Tally>,
+    taken: Cell<u64>,
+    tally: RefCell<Tally>,
 }
 
 /// Puts load on a server and reports what was measured; `progress` is called ten times a second.
@@ -125,8 +124,8 @@ pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Rep
         addresses,
         request,
         started,
-        taken: AtomicU64::new(0),
-        tally: Mutex::new(Tally::new()),
+        taken: Cell::new(0),
+        tally: RefCell::new(Tally::new()),
     });
     let live = WaitGroup::new();
     let workers: Vec<_> = (0..run.config.connections)
@@ -238,12 +237,11 @@ impl Run {
         match self.config.requests {
             None => true,
             // INVARIANT: I1.
-            Some(limit) => self
-                .taken
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                    (taken < limit).then_some(taken + 1)
-                })
-                .is_ok(),
+            Some(limit) => {
+                let taken = self.taken.get();
+                self.taken.set(limit.min(taken + 1));
+                taken < limit
+            }
         }
     }
 
@@ -260,8 +258,9 @@ impl Run {
         }
     }
 
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The counters; nobody keeps them across a wait.
+    fn tally(&self) -> RefMut<'_, Tally> {
+        self.tally.borrow_mut()
     }
 }
 

@@ -31,11 +31,11 @@ mod roster;
 mod status;
 pub(crate) mod wire;
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use connection::Connection;
@@ -116,10 +116,10 @@ struct Service {
     date: Date,
     roster: Shared<Roster>,
     live: WaitGroup,
-    turned_away: AtomicUsize,
-    connections: AtomicU64,
-    answers: AtomicU64,
-    panics: AtomicU64,
+    turned_away: Cell<usize>,
+    connections: Cell<u64>,
+    answers: Cell<u64>,
+    panics: Cell<u64>,
 }
 
 /// A server that is bound and not yet running.
@@ -153,10 +153,10 @@ impl Server {
             date: Date::default(),
             roster: Shared::default(),
             live: WaitGroup::new(),
-            turned_away: AtomicUsize::new(0),
-            connections: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
+            turned_away: Cell::new(0),
+            connections: Cell::new(0),
+            answers: Cell::new(0),
+            panics: Cell::new(0),
         };
         Ok(Self {
             listener: Shared::new(listener),
@@ -240,20 +240,20 @@ impl Server {
         let member = service.live.enter();
         match service.roster.enter(stream, service.config.connections_max) {
             Ok(seat) => {
-                service.connections.fetch_add(1, Ordering::Relaxed);
+                service.connections.update(|count| count + 1);
                 rt::go_local(move || {
                     serve_one(&service, seat);
                     drop(member);
                 });
             }
             Err(stream) => {
-                if service.turned_away.fetch_add(1, Ordering::Relaxed) >= TURNED_AWAY_MAX {
-                    service.turned_away.fetch_sub(1, Ordering::Relaxed);
+                if service.turned_away.get() >= TURNED_AWAY_MAX {
                     return;
                 }
+                service.turned_away.update(|count| count + 1);
                 rt::go_local(move || {
                     connection::turn_away(&service, &stream);
-                    service.turned_away.fetch_sub(1, Ordering::Relaxed);
+                    service.turned_away.update(|count| count - 1);
                     drop(member);
                 });
             }
@@ -265,7 +265,7 @@ impl Server {
 fn serve_one(service: &Service, seat: Seat) {
     let served = catch_unwind(AssertUnwindSafe(|| Connection::new(service, &seat).serve()));
     if served.is_err() {
-        service.panics.fetch_add(1, Ordering::Relaxed);
+        service.panics.update(|count| count + 1);
     }
     drop(seat);
 }
@@ -283,15 +283,15 @@ impl Service {
     }
 
     fn count_answer(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.answers.update(|count| count + 1);
     }
 
     fn summary(&self, cut: usize) -> Summary {
         Summary {
-            connections: self.connections.load(Ordering::Relaxed),
-            answers: self.answers.load(Ordering::Relaxed),
+            connections: self.connections.get(),
+            answers: self.answers.get(),
             cut,
-            panics: self.panics.load(Ordering::Relaxed),
+            panics: self.panics.get(),
         }
     }
 }

@@ -122,7 +122,7 @@ pub const STEPS: &[Step] = &[
     Step {
         name: "files over HTTP",
         shows: "The server of this program serves the files of a folder; every one is fetched over \
-                TCP, all at the same time, and compared with the disk.",
+                TCP, many at a time, and compared with the disk.",
         act: web::fetching,
     },
     Step {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sinew::sync::{Mutex, WaitGroup};
 use sinew::{go_local, sleep, spawn_local, yield_now};
 
+use super::figures::grouped;
 use super::stage::{ensure, same};
 use super::{Check, Failure, Stage};
 
@@ -56,9 +57,12 @@ pub(super) fn mutex(stage: &mut Stage<'_>) -> Check {
         Ok::<(u64, u64), Failure>((cell.get(), careful))
     })?;
     stage.say(format!(
-        "{WORKERS} coroutines add 1 to a number {rounds} times: read it, yield, write it back\n\
-         without the lock {careless} is what is left of {}, with it {careful}",
-        WORKERS * rounds
+        "{WORKERS} coroutines add 1 to a number {} times each: read it, yield, write it back\n\
+         without the lock {} is what is left of {}, with it {}",
+        grouped(rounds),
+        grouped(careless),
+        grouped(WORKERS * rounds),
+        grouped(careful)
     ));
     same("the number behind the lock", careful, WORKERS * rounds)?;
     ensure(careless < careful, || {

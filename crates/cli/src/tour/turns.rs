@@ -39,31 +39,41 @@ pub(super) fn interleaving(stage: &mut Stage<'_>) -> Check {
     same("the letters", printed, "abcabcabcabcabc")
 }
 
+/// A sleeper that has woken.
+struct Woken {
+    /// How long after the start it was to wake.
+    after: Duration,
+    /// Whether it fell asleep before that: on a machine with other things to do, some may not.
+    in_time: bool,
+    at: Instant,
+}
+
 /// Many coroutines sleep until deadlines given in no order.
 pub(super) fn timers(stage: &mut Stage<'_>) -> Check {
     let count: usize = stage.choose(100, 10_000);
     let (start, woken) = sinew::run(|| scattered_sleep(count))?;
     same("sleepers that woke", woken.len(), count)?;
-    let early = woken.iter().filter(|(after, at)| *at < start + *after);
+    let early = woken.iter().filter(|one| one.at < start + one.after);
     same("sleepers that woke early", early.count(), 0)?;
-    let ordered = woken.is_sorted_by_key(|(after, _)| *after);
-    ensure(ordered, || {
+    let slept: Vec<&Woken> = woken.iter().filter(|one| one.in_time).collect();
+    ensure(slept.len() > count / 10, || {
+        format!("only {} fell asleep before their deadlines", slept.len())
+    })?;
+    ensure(slept.is_sorted_by_key(|one| one.after), || {
         "some woke before others with an earlier deadline".into()
     })?;
-    let latest = woken.iter().map(|(after, at)| *at - (start + *after)).max();
+    let latest = slept.iter().map(|one| one.at - (start + one.after)).max();
     stage.say(format!(
         "{} sleepers, spawned in a scattered order, woke in order; the latest was {:.2} ms late",
-        grouped(count as u64),
+        grouped(slept.len() as u64),
         latest.unwrap_or_default().as_secs_f64() * 1e3
     ));
     Ok(())
 }
 
-/// For each sleeper, in the order of waking: how long after the start it was to wake, and when it did.
-type Woken = Vec<(Duration, Instant)>;
-
-fn scattered_sleep(count: usize) -> Result<(Instant, Woken), Failure> {
-    let woken = Rc::new(RefCell::new(Woken::new()));
+/// The start, and the sleepers in the order of their waking.
+fn scattered_sleep(count: usize) -> Result<(Instant, Vec<Woken>), Failure> {
+    let woken = Rc::new(RefCell::new(Vec::new()));
     let (gate, start) = (WaitGroup::new(), Rc::new(Cell::new(sinew::time::now())));
     gate.add(1);
     let sleepers: Vec<_> = (0..count)
@@ -73,8 +83,11 @@ fn scattered_sleep(count: usize) -> Result<(Instant, Woken), Failure> {
             let (gate, start, woken) = (gate.clone(), Rc::clone(&start), Rc::clone(&woken));
             spawn_local(move || {
                 gate.wait()?;
-                sleep_until(start.get() + after)?;
-                woken.borrow_mut().push((after, sinew::time::now()));
+                let deadline = start.get() + after;
+                let in_time = sinew::time::now() < deadline;
+                sleep_until(deadline)?;
+                let at = sinew::time::now();
+                woken.borrow_mut().push(Woken { after, in_time, at });
                 Ok::<(), WaitError>(())
             })
         })

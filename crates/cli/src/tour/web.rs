@@ -285,7 +285,9 @@ impl Folder {
 }
 
 fn collect(folder: &Path, path: &str, depth: usize, pages: &mut Vec<Page>) -> Check {
-    for entry in fs::read_dir(folder)? {
+    // What cannot be read is not served either.
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    for entry in entries {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.as_bytes();
@@ -299,7 +301,8 @@ fn collect(folder: &Path, path: &str, depth: usize, pages: &mut Vec<Page>) -> Ch
         } else if kind.is_file() {
             let bytes = entry.metadata()?.len();
             // A backslash in a name is refused by the server, encoded or not.
-            if bytes <= FILE_BYTES_MAX && !name.contains(&b'\\') {
+            let readable = fs::File::open(entry.path()).is_ok();
+            if readable && bytes <= FILE_BYTES_MAX && !name.contains(&b'\\') {
                 pages.push(Page {
                     file: entry.path(),
                     path,

@@ -69,6 +69,8 @@ use crate::scheduler::slab::Free;
 const BUDGET: u32 = 64;
 /// How often an idle scheduler looks at its inbox before it sleeps, if another thread woke it last.
 const SPINS: u32 = 100;
+/// A timer that is due so soon is waited for without sleeping: the kernel would take longer to wake the thread.
+const CLOSE_NS: u64 = 5_000;
 /// How many rounds of the loop a cancelled coroutine has to end before the forced unwind.
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
@@ -523,7 +525,9 @@ impl Scheduler {
         self.count_switches(0);
         // SAFETY: I4.
         let deadline_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
-        if self.door.inbox.announce_sleep() {
+        if self.is_too_close(deadline_ns) {
+            self.poll(Some(0));
+        } else if self.door.inbox.announce_sleep() {
             // A deadline of 0 means "do not wait"; the wheel gives no such time but in the first
             // nanosecond of the clock.
             self.poll(deadline_ns.map(|deadline_ns| deadline_ns.max(1)));
@@ -533,6 +537,13 @@ impl Scheduler {
         self.drain_inbox();
         self.fire_timers();
         self.count_switches(BUDGET);
+    }
+
+    /// Whether a deadline comes sooner than a sleep in the kernel takes.
+    fn is_too_close(&self, deadline_ns: Option<u64>) -> bool {
+        deadline_ns.is_some_and(|deadline_ns| {
+            deadline_ns <= self.driver.borrow().now_ns().saturating_add(CLOSE_NS)
+        })
     }
 
     /// Asks everything alive to stop; the scheduler is on its way to an early end.

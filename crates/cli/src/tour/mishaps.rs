@@ -9,6 +9,7 @@ use std::time::Duration;
 use sinew::inspect::{self, State};
 use sinew::{Builder, Outcome, sleep, spawn_local, yield_now};
 
+use super::figures::grouped;
 use super::runner::message;
 use super::stage::{ensure, same};
 use super::{Check, Failure, Stage};
@@ -20,9 +21,12 @@ type Seen = (String, State, &'static str);
 pub(super) fn listing(stage: &mut Stage<'_>) -> Check {
     let (spun, [busy, held_up]) = watch_busy()?;
     stage.say(format!(
-        "seen from another thread: \"{}\" runs; \"{}\" waits for a {}; the busy one spun {spun} \
-         times without a yield until it was seen",
-        busy.0, held_up.0, held_up.2,
+        "seen from another thread: \"{}\" runs; \"{}\" waits for a {}; the busy one spun {} times \
+         without a yield until it was seen",
+        busy.0,
+        held_up.0,
+        held_up.2,
+        grouped(spun),
     ));
     let running = ("busy bee".to_owned(), State::Running, "nothing");
     same("the busy one", busy, running)?;

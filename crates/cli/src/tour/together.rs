@@ -91,7 +91,9 @@ pub(super) fn wait_group(stage: &mut Stage<'_>) -> Check {
         Ok::<usize, Failure>(done.get())
     })?;
     stage.say(format!(
-        "{done} of {count} were done when the wait returned"
+        "{} of {} were done when the wait returned",
+        grouped(done as u64),
+        grouped(count as u64)
     ));
     same("how many were done", done, count)
 }

@@ -10,9 +10,12 @@ use std::ptr::NonNull;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use loom::sync::atomic::{
+    AtomicBool,
+    Ordering::{AcqRel, Relaxed},
+};
 use loom::thread;
-use sinew_core::sync::{Channel, RawMutex, RawWaitGroup};
+use sinew_core::sync::{Channel, Mode, RawEvent, RawMutex, RawWaitGroup, Signal};
 use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 /// A thread that waits.
@@ -465,4 +468,233 @@ fn wait_group_of_two() {
             assert_eq!(group.0.count(), 0);
         });
     }
+}
+
+/// An event, and what is written before it is set.
+struct Announced {
+    event: RawEvent,
+    news: UnsafeCell<u32>,
+}
+
+// SAFETY: loom's cell finds a read that the signal did not order.
+unsafe impl Sync for Announced {}
+// SAFETY: as above.
+unsafe impl Send for Announced {}
+
+impl Announced {
+    fn new(mode: Mode) -> Arc<Self> {
+        Arc::new(Self {
+            event: RawEvent::new(mode),
+            news: UnsafeCell::new(0),
+        })
+    }
+
+    fn announce(&self) {
+        // SAFETY: read only by those who have the signal.
+        self.news.with_mut(|news| unsafe { *news = 5 });
+        self.event.set();
+    }
+
+    /// Waits; whoever gets the signal gets the news.
+    fn wait(&self, rival: Option<Reason>) -> bool {
+        match self.event.wait(&*Party::new(rival)) {
+            Ok(signal) => {
+                signal.accept();
+                self.read();
+                true
+            }
+            Err(reason) => {
+                assert_eq!(Some(reason), rival);
+                false
+            }
+        }
+    }
+
+    fn read(&self) {
+        // SAFETY: the writer is done.
+        assert_eq!(self.news.with(|news| unsafe { *news }), 5);
+    }
+}
+
+/// One set, one wait, in both modes.
+#[test]
+fn event_set_meets_a_wait() {
+    for mode in [Mode::Auto, Mode::Manual] {
+        for rival in [None, Some(Reason::Timeout)] {
+            check(4, move || {
+                let announced = Announced::new(mode);
+                let setter = {
+                    let announced = announced.clone();
+                    thread::spawn(move || announced.announce())
+                };
+                let got = announced.wait(rival);
+                setter.join().unwrap();
+                let left = announced.event.try_wait();
+                assert!(got || rival.is_some());
+                if mode == Mode::Auto {
+                    assert_ne!(got, left, "lost or doubled");
+                } else {
+                    assert!(left, "it stays set");
+                }
+            });
+        }
+    }
+}
+
+/// One set, and two who wait: for ever, with a deadline, or until a cancel.
+fn event_one_set_for_two(rivals: [Option<Reason>; 2]) {
+    check(3, move || {
+        let announced = Announced::new(Mode::Auto);
+        let other = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.wait(rivals[1]))
+        };
+        let setter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.announce())
+        };
+        let mut got = usize::from(announced.wait(rivals[0]));
+        setter.join().unwrap();
+        let mut set = 1;
+        if rivals[1].is_none() && got == 1 {
+            // The signal that the other waits for has gone here.
+            announced.event.set();
+            set += 1;
+        }
+        got += usize::from(other.join().unwrap());
+        let left = usize::from(announced.event.try_wait());
+        assert_eq!(got + left, set, "lost or doubled");
+        assert!(!announced.event.is_set());
+    });
+}
+
+#[test]
+fn event_set_against_a_timeout_and_a_cancel() {
+    event_one_set_for_two([Some(Reason::Timeout), Some(Reason::Cancelled)]);
+}
+
+#[test]
+fn event_set_for_a_patient_one_beside_a_timeout() {
+    event_one_set_for_two([Some(Reason::Timeout), None]);
+}
+
+/// A manual event wakes two, of whom one may have given up.
+#[test]
+fn event_manual_set_wakes_two() {
+    for rival in [None, Some(Reason::Cancelled)] {
+        check(3, move || {
+            let announced = Announced::new(Mode::Manual);
+            let other = {
+                let announced = announced.clone();
+                thread::spawn(move || announced.wait(rival))
+            };
+            let setter = {
+                let announced = announced.clone();
+                thread::spawn(move || announced.announce())
+            };
+            assert!(announced.wait(None));
+            assert!(other.join().unwrap() || rival.is_some());
+            setter.join().unwrap();
+            assert!(announced.event.is_set());
+        });
+    }
+}
+
+/// Two who set after having done something, and one who waits until it has seen both: merged or not, it does.
+#[test]
+fn event_two_sets_for_one() {
+    check(4, || {
+        let event = Arc::new(RawEvent::new(Mode::Auto));
+        let done = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+        let setters: Vec<_> = (0..2)
+            .map(|which: usize| {
+                let (event, done) = (event.clone(), done.clone());
+                thread::spawn(move || {
+                    done[which].store(true, Relaxed);
+                    event.set();
+                })
+            })
+            .collect();
+        let party = Party::new(None);
+        let mut waits = 0;
+        while !(done[0].load(Relaxed) && done[1].load(Relaxed)) {
+            event.wait(&*party).unwrap().accept();
+            waits += 1;
+        }
+        for setter in setters {
+            setter.join().unwrap();
+        }
+        let left = usize::from(event.try_wait());
+        assert!((1..=2).contains(&(waits + left)), "made up or lost");
+    });
+}
+
+/// One set, one reset, one wait: the signal is taken by one of them, or left.
+#[test]
+fn event_reset_takes_what_nobody_has() {
+    check(4, || {
+        let announced = Announced::new(Mode::Auto);
+        let setter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.announce())
+        };
+        let resetter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.event.reset())
+        };
+        let got = announced.wait(Some(Reason::Timeout));
+        setter.join().unwrap();
+        let taken = resetter.join().unwrap();
+        let left = announced.event.try_wait();
+        assert_eq!(
+            usize::from(got) + usize::from(taken) + usize::from(left),
+            1,
+            "lost or doubled"
+        );
+    });
+}
+
+/// A manual event that is set and reset at once wakes who waited before; who did not waits for the next set.
+#[test]
+fn event_manual_reset_keeps_nobody_from_running() {
+    check(4, || {
+        let announced = Announced::new(Mode::Manual);
+        let waiter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.wait(None))
+        };
+        announced.announce();
+        assert!(announced.event.reset());
+        announced.event.set();
+        assert!(waiter.join().unwrap());
+        assert!(announced.event.reset());
+        assert!(!announced.event.is_set());
+    });
+}
+
+/// Who was woken does not accept the signal: the other one has it.
+#[test]
+fn event_signal_is_passed_on() {
+    check(3, || {
+        let announced = Announced::new(Mode::Auto);
+        let unwound = {
+            let announced = announced.clone();
+            thread::spawn(move || {
+                let party = Party::new(Some(Reason::Timeout));
+                announced
+                    .event
+                    .wait(&*party)
+                    .map(drop::<Signal<'_>>)
+                    .is_ok()
+            })
+        };
+        let setter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.announce())
+        };
+        assert!(announced.wait(None));
+        setter.join().unwrap();
+        unwound.join().unwrap();
+        assert!(!announced.event.is_set(), "doubled");
+    });
 }

@@ -324,8 +324,9 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Who runs on a slot, for the overflow handler: async-signal-safe.
-fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
+/// Who runs on a slot, as given to [`Stack::set_owner`]: async-signal-safe.
+#[must_use]
+pub fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
     // SAFETY: headers of guarded slots lie on mapped memory, zero or written by `Stack`; a slot
     // that has faulted in its guard is guarded.
     let header = unsafe { slot.header().as_ref() };

@@ -7,7 +7,7 @@
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
 //! - I2. `stack` is there exactly while frames of the body exist; `span` is its size then, unless the frames are being
-//!   ended, and 0 otherwise.
+//!   ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
 //!   raised. (The one exception: it was resumed by a destructor that a panic ran, and then panicked itself.)
@@ -27,7 +27,7 @@ use std::ptr::{self, NonNull};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
-use sinew_context::stack::{Stack, StackConfig, StackError};
+use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
 use sinew_context::{Context, switch_word};
 
 use crate::coroutine::anchor::Core;
@@ -101,6 +101,8 @@ pub(super) struct Control {
     /// The frames are to go: suspending raises the forced unwind.
     ending: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
+    /// How many fences stand.
+    fences: Cell<u32>,
     /// How often the forced unwind was raised or refused.
     swallowed: Cell<u32>,
     /// The highest address of the stack.
@@ -153,6 +155,7 @@ impl Control {
             confirmed: Cell::new(false),
             ending: Cell::new(false),
             outcome: Cell::new(None),
+            fences: Cell::new(0),
             swallowed: Cell::new(0),
             base: Cell::new(0),
             stack: Cell::new(None),
@@ -261,7 +264,7 @@ impl Control {
         debug_assert_eq!(self.phase.get(), Phase::Ready);
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
-        unsafe { stack.set_owner(self.whole.get(), describe) };
+        unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
         let base = stack.base().as_ptr();
         let limit = stack.limit().addr().get();
         self.limit.set(limit);
@@ -375,14 +378,29 @@ impl Control {
         if panicking && self.phase.get() != Phase::RunningInPanic {
             return true;
         }
+        let fenced = self.fences.get() > 0;
         if !self.ending.get() {
-            return false;
+            return fenced;
         }
-        if panicking || cfg!(panic = "abort") {
+        if fenced || panicking || cfg!(panic = "abort") {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
         self.unwind()
+    }
+
+    /// From here on it cannot suspend.
+    pub(super) fn raise_fence(&self) {
+        self.fences.set(self.fences.get() + 1);
+        self.span.set(0);
+    }
+
+    /// Takes one fence away.
+    pub(super) fn lower_fence(&self) {
+        self.fences.set(self.fences.get() - 1);
+        if self.fences.get() == 0 && !self.ending.get() {
+            self.span.set(self.base.get() - self.limit.get());
+        }
     }
 
     /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
@@ -472,6 +490,9 @@ impl Control {
         unsafe { free(whole) };
     }
 }
+
+/// What marks a stack as a stand-alone coroutine's.
+pub(super) static DESCRIBE: DescribeFn = describe;
 
 /// Writes who a coroutine is into the overflow report. Reads what never changes.
 unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {

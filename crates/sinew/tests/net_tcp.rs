@@ -428,26 +428,33 @@ fn an_end_right_behind_the_bytes() {
 fn bytes_that_come_while_a_short_read_gives_up_its_turn() {
     let _watchdog = watchdog();
     run(|| {
+        let rounds = 1_000 * stress();
         let done = Rc::new(std::cell::Cell::new(false));
         // So many that the scheduler looks at the kernel more than once before the reader's next turn.
         for _ in 0..200 {
             let done = done.clone();
             go_local(move || while !done.get() && yield_now().is_ok() {});
         }
+        let (spare, full) = tcp_pair();
+        (&full).write_all(b"x").unwrap();
         let (a, b) = tcp_pair();
         b.set_nodelay(true).unwrap();
-        let rounds = 1_000 * stress();
         let writing = spawn_local(move || {
             for round in 0..rounds {
                 (&b).write_all(b"1").unwrap();
-                for _ in 0..2 + round % 2 {
+                for _ in 0..2 + round % 3 {
                     yield_now().unwrap();
                 }
                 (&b).write_all(b"2").unwrap();
                 assert_eq!(read_byte(&b).unwrap(), b'!');
             }
         });
-        for _ in 0..rounds {
+        for round in 0..rounds {
+            a.peek(&mut [0]).unwrap();
+            // So that the turn is over at each of the calls once in a while.
+            for _ in 0..round % 67 {
+                spare.peek(&mut [0]).unwrap();
+            }
             let mut left = 2;
             while left > 0 {
                 left -= (&a).read(&mut [0; 64]).unwrap();

@@ -123,9 +123,8 @@ impl Coroutine {
         // SAFETY: `lent` has just been written.
         unsafe { (*lent).control.body = context };
         // SAFETY: derived from a non-null base.
-        Self {
-            control: unsafe { NonNull::new_unchecked(lent.cast()) },
-        }
+        let control = unsafe { NonNull::new_unchecked(lent.cast()) };
+        Self { control }
     }
 
     /// Runs the body, handing it `word`, until it suspends or ends.
@@ -157,8 +156,10 @@ where
     F: FnOnce(&Yielder, usize) -> usize,
 {
     let lent = core::ptr::with_exposed_provenance_mut::<Lent<F>>(lent);
-    // SAFETY: `new` wrote it, and this is the only time it is taken.
-    let body = unsafe { (*lent).body.assume_init_read() };
+    // SAFETY: `new` wrote it.
+    let body = unsafe { &raw const (*lent).body };
+    // SAFETY: and this is the only time it is taken.
+    let body = unsafe { body.cast::<F>().read() };
     // SAFETY: `lent` is not null.
     let control = unsafe { NonNull::new_unchecked(lent.cast::<Control>()) };
     let yielder = Yielder { control };

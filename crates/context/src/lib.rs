@@ -12,5 +12,5 @@ mod coroutine;
 pub mod frame;
 pub mod stack;
 
-pub use arch::{Context, switch, switch_final};
+pub use arch::{Context, switch, switch_final, switch_word};
 pub use coroutine::{Coroutine, Entered, Yielder};

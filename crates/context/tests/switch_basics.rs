@@ -1,6 +1,10 @@
 //! The switch and the first frame: values both ways, alignment, contained panics, backtraces that go on in
 //! the resumer, callee-saved registers.
 #![expect(unsafe_code, reason = "drives raw coroutines")]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "bodies are written inside the block that makes their coroutine"
+)]
 
 use std::cell::Cell;
 use std::ptr::NonNull;

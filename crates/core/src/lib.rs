@@ -1,7 +1,7 @@
 //! Pure algorithms of the sinew runtime: wait words, wait queues, inboxes and timers.
 //!
 //! No operating system, no assembly, no clock, no randomness: what is here can be model-checked
-//! (`--cfg loom` swaps the atomics, see [`facade`]) and tested against naive models.
+//! (`--cfg loom` swaps the atomics, see `facade`) and tested against naive models.
 //! The `sinew` crate gives these parts a scheduler, a clock and a kernel.
 #![no_std]
 

@@ -10,10 +10,13 @@ use std::ptr::NonNull;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use loom::sync::atomic::{
+    AtomicBool,
+    Ordering::{AcqRel, Relaxed},
+};
 use loom::thread;
-use sinew_core::sync::{Channel, RawMutex, RawWaitGroup};
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+use sinew_core::sync::{Channel, Mode, RawEvent, RawMutex, RawWaitGroup, Signal};
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 /// A thread that waits.
 #[repr(C)]
@@ -21,14 +24,26 @@ struct Party {
     waiter: Waiter,
     node: Node,
     signals: Arc<Signals>,
-    /// What strikes each of its waits.
-    rival: Cell<Option<Reason>>,
+    /// What strikes each of its waits, but for the first so many.
+    rival: Option<Reason>,
+    spared: Cell<usize>,
 }
 
 struct Signals {
     woken: AtomicBool,
     thread: thread::Thread,
 }
+
+/// Every waker of these tests is on another thread, and a party's own rival claims by itself.
+unsafe fn is_elsewhere(_: NonNull<Waiter>) -> bool {
+    false
+}
+
+/// How a party is made runnable.
+static WAYS: Ways = Ways {
+    wake,
+    is_here: is_elsewhere,
+};
 
 unsafe fn wake(waiter: NonNull<Waiter>) {
     // SAFETY: the waiter is the first field of its party, which cannot go before it is woken.
@@ -40,14 +55,19 @@ unsafe fn wake(waiter: NonNull<Waiter>) {
 
 impl Party {
     fn new(rival: Option<Reason>) -> Box<Self> {
+        Self::struck_after(0, rival)
+    }
+
+    fn struck_after(waits: usize, rival: Option<Reason>) -> Box<Self> {
         Box::new(Self {
-            waiter: Waiter::with_wake(wake),
+            waiter: Waiter::new(&WAYS),
             node: Node::new(),
             signals: Arc::new(Signals {
                 woken: AtomicBool::new(false),
                 thread: thread::current(),
             }),
-            rival: Cell::new(rival),
+            rival,
+            spared: Cell::new(waits),
         })
     }
 }
@@ -63,7 +83,10 @@ unsafe impl Suspend for Party {
     }
 
     fn suspend(&self, _record: Record) -> Reason {
-        if let Some(reason) = self.rival.get()
+        let spared = self.spared.get();
+        self.spared.set(spared.saturating_sub(1));
+        if let Some(reason) = self.rival
+            && spared == 0
             && self.waiter.word.claim(reason) == Claim::Won
         {
             return self.waiter.word.finish();
@@ -77,7 +100,8 @@ unsafe impl Suspend for Party {
 
 fn check(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(preemptions));
+    // Each model says how far it can go in seconds, whatever the environment says for all.
+    builder.preemption_bound = Some(preemptions);
     builder.max_branches = 50_000;
     builder.check(f);
 }
@@ -101,6 +125,15 @@ impl Guarded {
         })
     }
 
+    /// What a holder does.
+    fn count_and_unlock(&self) {
+        assert!(self.mutex.is_locked());
+        // SAFETY: the mutex is held.
+        self.count.with_mut(|count| unsafe { *count += 1 });
+        // SAFETY: as above.
+        unsafe { self.mutex.unlock() };
+    }
+
     /// Locks and counts `times` times; says how often it got the mutex.
     fn count(&self, rival: Option<Reason>, times: usize) -> usize {
         let party = Party::new(rival);
@@ -108,11 +141,8 @@ impl Guarded {
         for _ in 0..times {
             match self.mutex.lock(&*party, 1) {
                 Ok(()) => {
-                    // SAFETY: the mutex is held.
-                    self.count.with_mut(|count| unsafe { *count += 1 });
+                    self.count_and_unlock();
                     taken += 1;
-                    // SAFETY: as above.
-                    unsafe { self.mutex.unlock() };
                 }
                 Err(reason) => assert_eq!(Some(reason), rival),
             }
@@ -162,7 +192,35 @@ fn mutex_is_handed_over() {
 /// As above, while the one to whom it would be handed may have given up.
 #[test]
 fn mutex_is_handed_over_against_a_timeout() {
-    mutex_among(3, &[(Some(Reason::Timeout), 2), (None, 3)]);
+    mutex_among(3, &[(Some(Reason::Timeout), 2), (None, 2)]);
+}
+
+/// The only waiter asks for the hand-over and gives up, so the mutex is given back after all; what was done under it is
+/// seen by who takes it next, without any queue.
+#[test]
+fn mutex_is_given_back_when_the_one_to_hand_it_to_has_given_up() {
+    check(3, || {
+        let guarded = Guarded::new();
+        assert!(guarded.mutex.try_lock(1));
+        let waiter = {
+            let guarded = guarded.clone();
+            thread::spawn(move || {
+                let party = Party::struck_after(1, Some(Reason::Timeout));
+                let got = guarded.mutex.lock(&*party, 2).is_ok() || guarded.mutex.try_lock(2);
+                got.then(|| guarded.count_and_unlock()).is_some()
+            })
+        };
+        guarded.count_and_unlock();
+        let again = guarded.mutex.try_lock(1);
+        if again {
+            guarded.count_and_unlock();
+        }
+        let got = waiter.join().unwrap();
+        // SAFETY: the other has ended.
+        let count = guarded.count.with(|count| unsafe { *count });
+        assert_eq!(count, 1 + usize::from(again) + usize::from(got));
+        assert!(guarded.mutex.try_lock(1));
+    });
 }
 
 /// A value of which loom checks that it is dropped, and that its content is handed on properly.
@@ -193,7 +251,7 @@ fn shared(channel: Channel<Value>) -> Arc<Shared> {
 
 /// One sender, one receiver, either with a rival, and perhaps one who closes.
 fn one_to_one(capacity: usize, rivals: [Option<Reason>; 2], closing: bool) {
-    check(3, move || {
+    check(4, move || {
         let shared = shared(Channel::bounded(capacity));
         let sender = {
             let shared = shared.clone();
@@ -324,7 +382,7 @@ fn the_last_value_and_the_end() {
         Channel::unbounded,
         Channel::rendezvous,
     ] {
-        check(3, move || {
+        check(4, move || {
             let shared = shared(channel());
             let sender = {
                 let shared = shared.clone();
@@ -344,7 +402,7 @@ fn the_last_value_and_the_end() {
 /// The receivers go while a value is sent and another waits: each is dropped by one side, which loom counts.
 #[test]
 fn the_receivers_go() {
-    check(3, || {
+    check(4, || {
         let shared = shared(Channel::bounded(1));
         let sender = {
             let shared = shared.clone();
@@ -368,7 +426,7 @@ fn the_receivers_go() {
 /// Two senders reach the end of a ring at once.
 #[test]
 fn unbounded_grows() {
-    check(3, || {
+    check(4, || {
         let shared = shared(Channel::unbounded());
         let sender = {
             let shared = shared.clone();
@@ -385,7 +443,7 @@ fn unbounded_grows() {
 #[test]
 fn wait_group_of_two() {
     for rival in [None, Some(Reason::Timeout)] {
-        check(3, move || {
+        check(4, move || {
             let group = Arc::new((RawWaitGroup::new(), UnsafeCell::new(0)));
             group.0.add(2).unwrap();
             let worker = {
@@ -410,4 +468,233 @@ fn wait_group_of_two() {
             assert_eq!(group.0.count(), 0);
         });
     }
+}
+
+/// An event, and what is written before it is set.
+struct Announced {
+    event: RawEvent,
+    news: UnsafeCell<u32>,
+}
+
+// SAFETY: loom's cell finds a read that the signal did not order.
+unsafe impl Sync for Announced {}
+// SAFETY: as above.
+unsafe impl Send for Announced {}
+
+impl Announced {
+    fn new(mode: Mode) -> Arc<Self> {
+        Arc::new(Self {
+            event: RawEvent::new(mode),
+            news: UnsafeCell::new(0),
+        })
+    }
+
+    fn announce(&self) {
+        // SAFETY: read only by those who have the signal.
+        self.news.with_mut(|news| unsafe { *news = 5 });
+        self.event.set();
+    }
+
+    /// Waits; whoever gets the signal gets the news.
+    fn wait(&self, rival: Option<Reason>) -> bool {
+        match self.event.wait(&*Party::new(rival)) {
+            Ok(signal) => {
+                signal.accept();
+                self.read();
+                true
+            }
+            Err(reason) => {
+                assert_eq!(Some(reason), rival);
+                false
+            }
+        }
+    }
+
+    fn read(&self) {
+        // SAFETY: the writer is done.
+        assert_eq!(self.news.with(|news| unsafe { *news }), 5);
+    }
+}
+
+/// One set, one wait, in both modes.
+#[test]
+fn event_set_meets_a_wait() {
+    for mode in [Mode::Auto, Mode::Manual] {
+        for rival in [None, Some(Reason::Timeout)] {
+            check(4, move || {
+                let announced = Announced::new(mode);
+                let setter = {
+                    let announced = announced.clone();
+                    thread::spawn(move || announced.announce())
+                };
+                let got = announced.wait(rival);
+                setter.join().unwrap();
+                let left = announced.event.try_wait();
+                assert!(got || rival.is_some());
+                if mode == Mode::Auto {
+                    assert_ne!(got, left, "lost or doubled");
+                } else {
+                    assert!(left, "it stays set");
+                }
+            });
+        }
+    }
+}
+
+/// One set, and two who wait: for ever, with a deadline, or until a cancel.
+fn event_one_set_for_two(rivals: [Option<Reason>; 2]) {
+    check(3, move || {
+        let announced = Announced::new(Mode::Auto);
+        let other = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.wait(rivals[1]))
+        };
+        let setter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.announce())
+        };
+        let mut got = usize::from(announced.wait(rivals[0]));
+        setter.join().unwrap();
+        let mut set = 1;
+        if rivals[1].is_none() && got == 1 {
+            // The signal that the other waits for has gone here.
+            announced.event.set();
+            set += 1;
+        }
+        got += usize::from(other.join().unwrap());
+        let left = usize::from(announced.event.try_wait());
+        assert_eq!(got + left, set, "lost or doubled");
+        assert!(!announced.event.is_set());
+    });
+}
+
+#[test]
+fn event_set_against_a_timeout_and_a_cancel() {
+    event_one_set_for_two([Some(Reason::Timeout), Some(Reason::Cancelled)]);
+}
+
+#[test]
+fn event_set_for_a_patient_one_beside_a_timeout() {
+    event_one_set_for_two([Some(Reason::Timeout), None]);
+}
+
+/// A manual event wakes two, of whom one may have given up.
+#[test]
+fn event_manual_set_wakes_two() {
+    for rival in [None, Some(Reason::Cancelled)] {
+        check(3, move || {
+            let announced = Announced::new(Mode::Manual);
+            let other = {
+                let announced = announced.clone();
+                thread::spawn(move || announced.wait(rival))
+            };
+            let setter = {
+                let announced = announced.clone();
+                thread::spawn(move || announced.announce())
+            };
+            assert!(announced.wait(None));
+            assert!(other.join().unwrap() || rival.is_some());
+            setter.join().unwrap();
+            assert!(announced.event.is_set());
+        });
+    }
+}
+
+/// Two who set after having done something, and one who waits until it has seen both: merged or not, it does.
+#[test]
+fn event_two_sets_for_one() {
+    check(4, || {
+        let event = Arc::new(RawEvent::new(Mode::Auto));
+        let done = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+        let setters: Vec<_> = (0..2)
+            .map(|which: usize| {
+                let (event, done) = (event.clone(), done.clone());
+                thread::spawn(move || {
+                    done[which].store(true, Relaxed);
+                    event.set();
+                })
+            })
+            .collect();
+        let party = Party::new(None);
+        let mut waits = 0;
+        while !(done[0].load(Relaxed) && done[1].load(Relaxed)) {
+            event.wait(&*party).unwrap().accept();
+            waits += 1;
+        }
+        for setter in setters {
+            setter.join().unwrap();
+        }
+        let left = usize::from(event.try_wait());
+        assert!((1..=2).contains(&(waits + left)), "made up or lost");
+    });
+}
+
+/// One set, one reset, one wait: the signal is taken by one of them, or left.
+#[test]
+fn event_reset_takes_what_nobody_has() {
+    check(4, || {
+        let announced = Announced::new(Mode::Auto);
+        let setter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.announce())
+        };
+        let resetter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.event.reset())
+        };
+        let got = announced.wait(Some(Reason::Timeout));
+        setter.join().unwrap();
+        let taken = resetter.join().unwrap();
+        let left = announced.event.try_wait();
+        assert_eq!(
+            usize::from(got) + usize::from(taken) + usize::from(left),
+            1,
+            "lost or doubled"
+        );
+    });
+}
+
+/// A manual event that is set and reset at once wakes who waited before; who did not waits for the next set.
+#[test]
+fn event_manual_reset_keeps_nobody_from_running() {
+    check(4, || {
+        let announced = Announced::new(Mode::Manual);
+        let waiter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.wait(None))
+        };
+        announced.announce();
+        assert!(announced.event.reset());
+        announced.event.set();
+        assert!(waiter.join().unwrap());
+        assert!(announced.event.reset());
+        assert!(!announced.event.is_set());
+    });
+}
+
+/// Who was woken does not accept the signal: the other one has it.
+#[test]
+fn event_signal_is_passed_on() {
+    check(3, || {
+        let announced = Announced::new(Mode::Auto);
+        let unwound = {
+            let announced = announced.clone();
+            thread::spawn(move || {
+                let party = Party::new(Some(Reason::Timeout));
+                announced
+                    .event
+                    .wait(&*party)
+                    .map(drop::<Signal<'_>>)
+                    .is_ok()
+            })
+        };
+        let setter = {
+            let announced = announced.clone();
+            thread::spawn(move || announced.announce())
+        };
+        assert!(announced.wait(None));
+        setter.join().unwrap();
+        unwound.join().unwrap();
+        assert!(!announced.event.is_set(), "doubled");
+    });
 }

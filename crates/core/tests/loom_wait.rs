@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 use sinew_core::inbox::{Inbox, Link, Push};
 use sinew_core::lock::{Lock, SpinByte};
-use sinew_core::wait::{Claim, Node, Queue, Reason, Waiter};
+use sinew_core::wait::{Claim, Node, Queue, Reason, Waiter, Ways};
 
 /// A coroutine as the scheduler sees it, reduced to its waiting parts.
 #[repr(C)]
@@ -32,6 +32,19 @@ struct Owner {
     inbox: Inbox,
     thread: thread::Thread,
 }
+
+/// Whether the calling thread is the party's own.
+unsafe fn is_here(waiter: NonNull<Waiter>) -> bool {
+    // SAFETY: the waiter is the first field of its party, which lives to the end of the model.
+    let party = unsafe { waiter.cast::<Party>().as_ref() };
+    party.owner.thread.id() == thread::current().id()
+}
+
+/// How a party is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_party,
+    is_here,
+};
 
 /// The wake function of a party: into its owner's inbox.
 unsafe fn wake_party(waiter: NonNull<Waiter>) {
@@ -71,7 +84,12 @@ enum Rival {
     None,
     Timer,
     Cancel,
+    /// A waker on the waiter's own thread: another coroutine there. Then a timer.
+    Hand,
 }
+
+/// The value that a waker on the waiter's own thread hands over.
+const HANDED_HERE: usize = 100;
 
 /// One wait; the rival strikes before the owner would sleep. Returns the reason and the value.
 fn wait(party: &Party, place: &Place, rival: Rival) -> (Reason, usize) {
@@ -88,6 +106,11 @@ fn wait(party: &Party, place: &Place, rival: Rival) -> (Reason, usize) {
             break;
         }
         let reason = match std::mem::replace(&mut rival, Rival::None) {
+            Rival::Hand => {
+                place.hand(HANDED_HERE);
+                rival = Rival::Timer;
+                continue;
+            }
             Rival::None => None,
             Rival::Timer => Some(Reason::Timeout),
             Rival::Cancel => Some(Reason::Cancelled),
@@ -128,7 +151,7 @@ fn party() -> Arc<Party> {
         thread: thread::current(),
     });
     Arc::new(Party {
-        waiter: Waiter::with_wake(wake_party),
+        waiter: Waiter::new(&WAYS),
         node: Node::new(),
         link: Link::new(),
         slot: UnsafeCell::new(0),
@@ -166,6 +189,7 @@ fn two_wakers_against(rival: Rival) {
         let (reason, got) = wait(&party, &place, rival);
         let sent: usize = wakers.into_iter().map(|waker| waker.join().unwrap()).sum();
         match reason {
+            Reason::Woken if got == HANDED_HERE => assert_eq!(sent, 0, "doubled"),
             Reason::Woken => assert_eq!(got, sent, "lost or doubled"),
             _ => assert_eq!(
                 (got, sent),
@@ -180,6 +204,11 @@ fn two_wakers_against(rival: Rival) {
 #[test]
 fn two_wakers_and_a_timer() {
     two_wakers_against(Rival::Timer);
+}
+
+#[test]
+fn two_wakers_one_on_the_waiters_thread_and_a_timer() {
+    two_wakers_against(Rival::Hand);
 }
 
 #[test]

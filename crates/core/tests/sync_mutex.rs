@@ -135,6 +135,35 @@ fn one_is_woken_and_no_other_before_it_has_tried() {
     assert!(!mutex.is_locked());
 }
 
+/// A second one waits behind a first that loses again and again: the first keeps its place, and when it has had the mutex
+/// handed over, its own unlock wakes the second.
+#[test]
+fn a_loser_keeps_its_place() {
+    for losses in [1, LOST_MAX] {
+        let mutex = RawMutex::new();
+        let (tell, told) = mpsc::channel();
+        assert!(mutex.try_lock(1));
+        thread::scope(|scope| {
+            let first = ScriptParty::new(|now| {
+                if now.wait == 1 {
+                    let tell = tell.clone();
+                    queue_up(scope, &mutex, 3, move || tell.send(3).unwrap());
+                }
+                unlock(&mutex);
+                if now.wait <= losses {
+                    assert!(mutex.try_lock(1));
+                }
+            });
+            assert_eq!(mutex.lock(&first, 2), Ok(()));
+            assert_eq!(first.waits(), losses + 1);
+            tell.send(2).unwrap();
+            unlock(&mutex);
+        });
+        assert!(told.try_iter().eq([2, 3]));
+        assert!(!mutex.is_locked());
+    }
+}
+
 /// The first waiter is woken, loses, and is cancelled, or times out while waiting again, or does so as the one to
 /// whom the mutex is going to be handed: in each case the second must get it.
 #[test]
@@ -213,7 +242,7 @@ fn threads_count_exactly_under_timeouts_and_cancels() {
 fn count(guarded: &Guarded, mut chance: Chance, owner: u64) -> u64 {
     let party = ThreadParty::new();
     let mut taken = 0;
-    for _ in 0..rounds(20_000) {
+    for _ in 0..rounds(100_000) {
         party.limit.set(chance.limit());
         let reason = match guarded.mutex.lock(&party, owner) {
             Ok(()) => Reason::Woken,
@@ -230,7 +259,7 @@ fn count(guarded: &Guarded, mut chance: Chance, owner: u64) -> u64 {
         let count = guarded.count.get();
         // SAFETY: the mutex is held.
         let before = unsafe { count.read() };
-        if chance.below(16) == 0 {
+        if chance.below(4) == 0 {
             thread::yield_now();
         }
         // SAFETY: the mutex is held.

@@ -31,7 +31,7 @@ pub enum WaitError {
     /// Waiting would never end: the coroutine would wait for itself.
     Deadlock,
     /// Waiting is not possible here: this code runs on the scheduler's own frame (a destructor of something that
-    /// never started, for one).
+    /// never started, for one), or in the callback of an event.
     State,
 }
 
@@ -60,7 +60,9 @@ impl fmt::Display for WaitError {
             Self::Cancelled => "the coroutine was cancelled while waiting",
             Self::Closed => "the other side was closed while waiting",
             Self::Deadlock => "the wait would never end: the coroutine would wait for itself",
-            Self::State => "waiting is not possible on the scheduler's own frame",
+            Self::State => {
+                "waiting is not possible here: on a scheduler's own frame, or in a callback"
+            }
         })
     }
 }

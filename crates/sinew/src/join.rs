@@ -6,9 +6,10 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 use std::{fmt, ptr};
 
@@ -18,7 +19,7 @@ use sinew_core::wait::{Kind, Record, wait_in};
 use crate::cancel::CancelToken;
 use crate::error::WaitError;
 use crate::park::Unparker;
-use crate::scheduler::block::{Block, BlockRef};
+use crate::scheduler::block::{Block, BlockRef, life};
 use crate::scheduler::body::{self, Payload};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{spawn, unhandled};
@@ -198,8 +199,9 @@ impl<T> JoinHandle<T> {
     #[inline]
     pub(crate) unsafe fn new(block: NonNull<Block>) -> Self {
         // SAFETY: passed on to the caller.
+        let block = unsafe { spawn::handle_ref(block) };
         Self {
-            block: unsafe { spawn::handle_ref(block) },
+            block,
             value: PhantomData,
         }
     }
@@ -294,8 +296,9 @@ impl<T> JoinHandle<T> {
         }
         let joiners = &self.block.joiners;
         let guard = joiners.lock();
-        // Looked at under the lock: the end is set before the lock is taken to wake the joiners.
-        if self.block.is_done() {
+        // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
+        // queue, for which it must take the lock, or DONE is seen here, with the result.
+        if self.block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
             return Ok(());
         }
         let record = Record {
@@ -362,6 +365,18 @@ impl<T> JoinHandle<T> {
     #[must_use]
     pub fn unparker(&self) -> Unparker {
         Unparker::new(self.block.clone())
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Gives the handle up; hands out a panic that nobody joined instead of reporting it.
+    pub(crate) fn abandon(self) -> Option<Payload> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: this is the handle's end.
+        let payload = unsafe { body::abandon(NonNull::from(&*this.block)) };
+        // SAFETY: the reference is given up once: the handle's own drop does not run.
+        drop(unsafe { ptr::read(&raw const this.block) });
+        payload
     }
 }
 

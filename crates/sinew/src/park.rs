@@ -60,7 +60,7 @@ pub fn park_deadline(deadline: Instant) -> Result<(), WaitError> {
 fn park_until(deadline_ns: Option<u64>) -> Result<(), WaitError> {
     let waiting = Waiting::new(deadline_ns)?;
     let Some(block) = waiting.block() else {
-        return park_thread(deadline_ns);
+        return park_thread(&waiting);
     };
     let mut cell = block.park.lock();
     if *cell == Park::Permit {
@@ -89,15 +89,18 @@ fn park_until(deadline_ns: Option<u64>) -> Result<(), WaitError> {
     waiting.result(reason)
 }
 
-fn park_thread(deadline_ns: Option<u64>) -> Result<(), WaitError> {
-    let Some(deadline_ns) = deadline_ns else {
+fn park_thread(waiting: &Waiting<'_>) -> Result<(), WaitError> {
+    if let Some(reason) = waiting.refused() {
+        return waiting.result(reason);
+    }
+    let Some(deadline_ns) = waiting.deadline_ns() else {
         std::thread::park();
         return Ok(());
     };
     let left_ns = deadline_ns.saturating_sub(clock::now_ns());
     std::thread::park_timeout(Duration::from_nanos(left_ns));
     if clock::now_ns() >= deadline_ns {
-        Err(WaitError::Timeout)
+        waiting.result(waiting.blame(Reason::Timeout))
     } else {
         Ok(())
     }
@@ -123,11 +126,13 @@ impl Unparker {
     pub fn unpark(&self) {
         let mut cell = self.block.park.lock();
         let parked = std::mem::replace(&mut *cell, Park::Permit) == Park::Parked;
-        if parked && self.block.waiter.word.claim(Reason::Woken) == Claim::Won {
+        let waiter = NonNull::from(&self.block.waiter);
+        // SAFETY: the cell is the one primitive that a parked coroutine waits at, and it is locked.
+        if parked && unsafe { Waiter::claim(waiter, Reason::Woken) } == Claim::Won {
             *cell = Park::Empty;
             drop(cell);
             // SAFETY: the claim was won here.
-            unsafe { Waiter::wake(NonNull::from(&self.block.waiter)) };
+            unsafe { Waiter::wake(waiter) };
         }
     }
 
@@ -199,7 +204,7 @@ pub fn in_coroutine() -> bool {
 #[must_use]
 pub fn stopping() -> bool {
     match place() {
-        Place::Coroutine(_, block) => block.has(flag::CANCEL),
+        Place::Coroutine(_, block) => block.is_cancelled() || block.is_refused(),
         Place::Thread | Place::Frame => false,
     }
 }
@@ -211,10 +216,9 @@ pub fn stopping() -> bool {
 ///
 /// `State` if nothing was requested, or on a plain thread.
 pub fn confirm_cancel() -> Result<(), WaitError> {
-    use std::sync::atomic::Ordering::Relaxed;
     match place() {
-        Place::Coroutine(_, block) if block.has(flag::CANCEL) => {
-            block.flags.fetch_or(flag::CONFIRMED, Relaxed);
+        Place::Coroutine(_, block) if block.is_cancelled() => {
+            block.set(flag::CONFIRMED);
             Ok(())
         }
         _ => Err(WaitError::State),
@@ -229,10 +233,11 @@ pub fn confirm_cancel() -> Result<(), WaitError> {
 ///
 /// # Errors
 ///
-/// `Cancelled` if the coroutine was asked to stop; `State` on a scheduler's own frame.
+/// `Cancelled` if the coroutine was asked to stop; `State` on a scheduler's own frame or in an event's callback.
 #[inline]
 pub fn yield_now() -> Result<(), WaitError> {
     match place() {
+        place if !place.may_wait() => Err(WaitError::State),
         Place::Coroutine(scheduler, block) => {
             scheduler.yield_turn(block);
             if block.is_refused() {

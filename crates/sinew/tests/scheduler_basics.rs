@@ -284,7 +284,7 @@ fn a_confirmed_cancel_is_the_outcome() {
         handle.wait().unwrap();
         assert_eq!(handle.outcome(), Some(Outcome::Cancelled));
         assert!(handle.join().unwrap_err().is_cancelled());
-        assert_eq!(sinew::stopping(), false);
+        assert!(!sinew::stopping());
     });
 }
 

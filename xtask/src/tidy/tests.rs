@@ -119,6 +119,18 @@ fn a_source_file_says_what_it_owns() {
 }
 
 #[test]
+fn thread_locals_live_in_one_place() {
+    let code = format!("{HEAD}thread_local! {{ static A: u8 = const {{ 0 }}; }}\n");
+    broken("crates/a/src/b.rs", &code, "b.rs:2");
+    kept("crates/sinew/src/scheduler/current.rs", &code);
+    kept("crates/a/tests/b.rs", &code);
+    kept(
+        "crates/a/src/b.rs",
+        &format!("{HEAD}// thread_local! in words\n"),
+    );
+}
+
+#[test]
 fn a_module_is_named_after_what_it_owns() {
     broken("crates/a/src/util.rs", HEAD, "util");
     broken("crates/a/src/types/wait.rs", HEAD, "types");
@@ -141,6 +153,8 @@ fn unsafe_code_states_its_reason_at_the_head() {
     kept("crates/a/src/b.rs", &format!("{HEAD}{STATED}{code}"));
     let broad = "#![expect(\n    dead_code,\n    unsafe_code,\n    reason = \"a, b\"\n)]\n";
     kept("crates/a/src/b.rs", &format!("{HEAD}{broad}{code}"));
+    let but_in_models = "#![cfg_attr(not(loom), expect(unsafe_code, reason = \"a\"))]\n";
+    kept("crates/a/src/b.rs", &format!("{HEAD}{but_in_models}{code}"));
     let without = "#![expect(unsafe_code)]\n";
     broken(
         "crates/a/src/b.rs",

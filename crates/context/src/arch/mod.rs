@@ -1,14 +1,14 @@
 //! The switch, one file per instruction set.
 //!
-//! Each file provides the same four items and nothing else: [`Context`] (the registers of a
-//! suspended flow of control), [`switch`], [`switch_final`] and [`start`] (the address at which
+//! Each file provides the same items and nothing else: [`Context`] (the registers of a
+//! suspended flow of control), [`switch`], [`switch_word`], [`switch_final`] and [`start`] (the address at which
 //! a first frame begins), together with [`stack_pointer`], which tells on which stack
 //! the caller runs.
 
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 mod x86_64;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
-pub use x86_64::{Context, stack_pointer, start, switch, switch_final};
+pub use x86_64::{Context, stack_pointer, start, switch, switch_final, switch_word};
 
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]
 compile_error!("sinew-context has no switch for this target yet: x86-64 System V only");

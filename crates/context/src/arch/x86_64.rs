@@ -43,6 +43,7 @@
 )]
 
 use core::arch::{asm, naked_asm};
+use core::mem::MaybeUninit;
 
 /// The registers of a suspended flow of control.
 ///
@@ -86,6 +87,23 @@ impl Context {
 /// - `from` and `to` may be the same place only if `to` was read out before (it is not: they differ).
 #[inline(always)]
 pub unsafe fn switch(from: *mut Context, to: *const Context, value: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    let handed = unsafe { switch_word(from, to, MaybeUninit::new(value)) };
+    // SAFETY: the other side hands over a whole word, by this function or as it ends.
+    unsafe { handed.assume_init() }
+}
+
+/// As [`switch`], handing over whatever bits a word holds, some of which may be uninitialised.
+///
+/// # Safety
+///
+/// As for [`switch`]; and whoever resumes expects such a word.
+#[inline(always)]
+pub unsafe fn switch_word(
+    from: *mut Context,
+    to: *const Context,
+    value: MaybeUninit<usize>,
+) -> MaybeUninit<usize> {
     let mut handed = value;
     // SAFETY: the caller vouches for both contexts. I2 holds by the list of clobbers: the ABI's
     // caller-saved registers, r12 to r15 by name, rbx and rbp through the context.

@@ -287,6 +287,7 @@ impl Stack {
             .store(ptr::null_mut(), Ordering::Release);
     }
 
+    #[inline]
     fn write_owner(&self, owner: *mut (), describe: *mut ()) {
         let header = self.header();
         // ORDERING: relaxed; published by the store below.
@@ -295,6 +296,7 @@ impl Stack {
         header.owner.store(owner, Ordering::Release);
     }
 
+    #[inline]
     fn header(&self) -> &StackHeader {
         // SAFETY: the header lies in this slot above the base, on writable memory that stays
         // mapped; it is zero (no owner) or was written through this type, and all of its fields

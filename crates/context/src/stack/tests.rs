@@ -1,3 +1,6 @@
+//! Unit tests of `stack`.
+#![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
+
 use super::*;
 
 #[test]

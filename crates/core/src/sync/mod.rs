@@ -1,4 +1,4 @@
-//! The raw synchronisation primitives: what a mutex, a channel and a wait group are made of.
+//! The raw synchronisation primitives: what a mutex, a channel, an event and a wait group are made of.
 //!
 //! Each keeps its state and its queue of waiting parties under a [`Lock`](crate::lock::Lock) of its own, and
 //! waits by [`wait_in`](crate::wait::wait_in), so that coroutines of any scheduler and plain threads can
@@ -9,9 +9,11 @@
 
 mod fifo;
 mod raw_channel;
+mod raw_event;
 mod raw_mutex;
 mod raw_wait_group;
 
 pub use raw_channel::{Channel, SendFailed, TryRecv, TrySend};
+pub use raw_event::{Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
 pub use raw_wait_group::{CountError, RawWaitGroup};

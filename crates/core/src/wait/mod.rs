@@ -5,7 +5,7 @@ mod queue;
 mod suspend;
 mod word;
 
-pub use node::{Node, Waiter};
+pub use node::{Node, Waiter, Ways};
 pub use queue::{Claimed, Queue, WakeList};
 pub use suspend::{Kind, Record, Suspend, wait_in, wait_in_front};
 pub use word::{Claim, Outcome, Reason, WaitWord};

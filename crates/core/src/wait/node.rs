@@ -16,35 +16,63 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use crate::facade::{UnsafeCell, const_unless_loom};
-use crate::wait::word::WaitWord;
+use crate::wait::word::{Claim, Reason, WaitWord};
+
+/// How a kind of waiter is made runnable.
+#[derive(Debug)]
+pub struct Ways {
+    /// Makes the waiter runnable. Called once per won claim, by the winner, on any thread, with the waiter's own address.
+    /// From the moment the waiter can go on, it must not rely on the waiter beyond what it has itself arranged: the waiter
+    /// may be gone.
+    pub wake: unsafe fn(NonNull<Waiter>),
+    /// Whether the calling thread is the one that the waiter goes on on, and the only one that its timers and cancels
+    /// claim on. Called while the waiter is alive and known to wait at one primitive only.
+    pub is_here: unsafe fn(NonNull<Waiter>) -> bool,
+}
 
 /// A party that can wait: its word, and how to make it runnable.
 #[derive(Debug)]
 pub struct Waiter {
     /// The waiter's one atomic.
     pub word: WaitWord,
-    /// Makes the waiter runnable. Called once per won claim, by the winner, on any thread.
-    wake: unsafe fn(NonNull<Waiter>),
+    ways: &'static Ways,
 }
 
 impl Waiter {
-    /// A waiter that is made runnable by `wake`, which is called with the waiter's own address
-    /// exactly once after each won claim. From then on `wake` must not rely on the waiter beyond what it has
-    /// itself arranged: the waiter may go on and be gone.
+    /// An idle waiter that is made runnable in these ways.
     #[cfg(not(loom))]
-    pub const fn with_wake(wake: unsafe fn(NonNull<Waiter>)) -> Self {
+    #[must_use]
+    pub const fn new(ways: &'static Ways) -> Self {
         Self {
             word: WaitWord::new(),
-            wake,
+            ways,
         }
     }
 
-    /// A waiter that is made runnable by `wake`.
+    /// An idle waiter that is made runnable in these ways.
     #[cfg(loom)]
-    pub fn with_wake(wake: unsafe fn(NonNull<Waiter>)) -> Self {
+    #[must_use]
+    pub fn new(ways: &'static Ways) -> Self {
         Self {
             word: WaitWord::new(),
-            wake,
+            ways,
+        }
+    }
+
+    /// Claims the waiter for the party that found its node.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of the one primitive that the waiter waits at, and the waiter is alive.
+    #[inline]
+    pub unsafe fn claim(waiter: NonNull<Self>, reason: Reason) -> Claim {
+        // SAFETY: alive.
+        let this = unsafe { waiter.as_ref() };
+        // SAFETY: alive, and at one primitive.
+        if unsafe { (this.ways.is_here)(waiter) } {
+            this.word.claim_alone(reason)
+        } else {
+            this.word.claim(reason)
         }
     }
 
@@ -56,9 +84,9 @@ impl Waiter {
     #[inline]
     pub unsafe fn wake(waiter: NonNull<Self>) {
         // SAFETY: the waiter is alive: it cannot go on before it is woken, which the caller alone may do.
-        let wake = unsafe { waiter.as_ref() }.wake;
+        let ways = unsafe { waiter.as_ref() }.ways;
         // SAFETY: the caller has the right, and has it once.
-        unsafe { wake(waiter) };
+        unsafe { (ways.wake)(waiter) };
     }
 }
 

@@ -136,10 +136,10 @@ impl Queue {
                 // SAFETY: the caller holds the lock.
                 unsafe { (*inner).waiter }
             });
-            // SAFETY: a linked node has a waiter, and it is alive as long as the node is.
-            if unsafe { (*waiter).word.claim(reason) } == Claim::Won {
-                // SAFETY: not null, as it was just used.
-                let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+            // SAFETY: a linked node has a waiter.
+            let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+            // SAFETY: it is alive as long as the node is; the caller holds the lock.
+            if unsafe { Waiter::claim(waiter, reason) } == Claim::Won {
                 return Some(Claimed { node, waiter });
             }
         }
@@ -147,6 +147,7 @@ impl Queue {
 
     /// Takes every node out and claims its waiter with `reason`; those that were won are to be woken
     /// after the lock is given back.
+    #[inline]
     pub fn claim_all(&mut self, reason: Reason) -> WakeList {
         let mut list = WakeList::new();
         while let Some(claimed) = self.claim_front(reason) {

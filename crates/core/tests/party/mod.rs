@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::{self, Thread};
 
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 /// What ends a wait besides what is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ struct Base {
 impl Base {
     fn new() -> Box<Self> {
         Box::new(Self {
-            waiter: Waiter::with_wake(wake),
+            waiter: Waiter::new(&WAYS),
             node: Node::new(),
             signals: Arc::new(Signals {
                 wakes: AtomicU32::new(0),
@@ -89,6 +89,17 @@ impl Base {
         self.signals.waits.fetch_add(1, SeqCst);
     }
 }
+
+/// Every waker of these tests is on another thread, and a party's own rival claims by itself.
+unsafe fn is_elsewhere(_: NonNull<Waiter>) -> bool {
+    false
+}
+
+/// How a party is made runnable.
+static WAYS: Ways = Ways {
+    wake,
+    is_here: is_elsewhere,
+};
 
 /// The wake function of both kinds.
 unsafe fn wake(waiter: NonNull<Waiter>) {

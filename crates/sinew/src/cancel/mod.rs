@@ -7,9 +7,14 @@
 //! - I2. Whatever was registered before the firing is told once; whatever is registered after it is told at the registration.
 //! - I3. No lock is held while callbacks run or coroutines are told.
 //! - I4. A child that is gone, or a registration that was dropped, leaves nothing behind in its parent.
+#![expect(unsafe_code, reason = "waits in the token's queue")]
 
 mod deadline;
+mod limited;
 
+pub use limited::{shield, timeout, timeout_deadline};
+
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -178,11 +183,11 @@ impl CancelToken {
         });
     }
 
-    /// Fires this token and all below it, level by level: a deep tree needs no deep stack.
+    /// Fires this token and all below it, level by level, in the order of their making: a deep tree needs no deep stack.
     fn fire(&self, cause: Cause) {
-        let mut tokens = vec![self.clone()];
+        let mut tokens = VecDeque::from([self.clone()]);
         let mut panicked = None;
-        while let Some(token) = tokens.pop() {
+        while let Some(token) = tokens.pop_front() {
             for entry in token.fire_one(&cause) {
                 match entry {
                     Entry::Child(child) => {
@@ -307,7 +312,6 @@ impl CancelToken {
         self.wait_until(Some(clock::instant_ns(deadline)))
     }
 
-    #[expect(unsafe_code, reason = "waits in the token's queue")]
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         if self.is_cancelled() {
             return Ok(());

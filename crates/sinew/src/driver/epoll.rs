@@ -5,13 +5,14 @@
 //! Invariants
 //! - I1. Every event carries the token of its registration; the wake descriptor's is [`KNOCK`].
 
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 use std::{fmt, io};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 
 use crate::driver::{Driver, Ready, lend};
-use crate::sys::clock;
+use crate::sys::{self, clock};
 
 /// The token of the wake descriptor.
 const KNOCK: u64 = u64::MAX;
@@ -21,7 +22,7 @@ const EVENTS_MAX: usize = 256;
 /// The epoll driver.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
+    events: Vec<sys::epoll::Event>,
 }
 
 impl fmt::Debug for Epoll {
@@ -60,29 +61,20 @@ impl Driver for Epoll {
 
     fn poll(&mut self, deadline_ns: Option<u64>, report: &mut dyn FnMut(u64, Ready)) {
         let timeout = deadline_ns.map(|deadline_ns| {
-            let wait = if deadline_ns == 0 {
-                0
-            } else {
-                deadline_ns.saturating_sub(clock::now_ns())
-            };
-            Timespec {
-                tv_sec: i64::try_from(wait / 1_000_000_000).unwrap_or(i64::MAX),
-                tv_nsec: i64::try_from(wait % 1_000_000_000).unwrap_or(0),
-            }
+            let now_ns = if deadline_ns == 0 { 0 } else { clock::now_ns() };
+            Duration::from_nanos(deadline_ns.saturating_sub(now_ns))
         });
-        self.events.clear();
-        let buffer = rustix::buffer::spare_capacity(&mut self.events);
         // A signal ends the wait early; the scheduler looks at everything again anyway. No
         // other error is possible for a descriptor and a buffer that are ours.
-        if epoll::wait(&self.epoll, buffer, timeout.as_ref()).is_err() {
+        if sys::epoll::wait(self.epoll.as_fd(), &mut self.events, timeout).is_err() {
             return;
         }
         for event in &self.events {
-            let token = event.data.u64();
+            let token = event.u64;
             if token == KNOCK {
                 continue;
             }
-            let flags = event.flags;
+            let flags = epoll::EventFlags::from_bits_retain(event.events);
             let hung_up = flags.intersects(
                 epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR,
             );

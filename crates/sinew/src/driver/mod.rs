@@ -5,6 +5,10 @@
 //! pass through it, so that another world can stand in its place.
 //!
 //! Thread: the scheduler's. Only the knocker (see [`crate::scheduler`]'s door) is used from others.
+#![expect(
+    unsafe_code,
+    reason = "a raw descriptor number is lent to one system call"
+)]
 
 pub(crate) mod epoll;
 
@@ -24,10 +28,6 @@ pub(crate) struct Ready {
 }
 
 /// Borrows a descriptor number for one call.
-#[expect(
-    unsafe_code,
-    reason = "a raw descriptor number is lent to one system call"
-)]
 pub(crate) fn lend<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
     if fd < 0 {
         return Err(io::Error::from(rustix::io::Errno::BADF));

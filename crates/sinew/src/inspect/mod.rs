@@ -9,4 +9,4 @@ mod stats;
 pub use listing::{Info, State, Wait, find, for_each};
 pub use stats::{SchedulerStats, Stats, stats};
 
-pub use crate::scheduler::unhandled::{Unhandled, on_unhandled};
+pub use crate::scheduler::unhandled::{Unhandled, UnhandledHook, on_unhandled};

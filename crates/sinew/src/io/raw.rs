@@ -2,6 +2,7 @@
 //!
 //! Owns: nothing. Nobody tells the runtime when a bare descriptor is closed, so each wait asks the kernel whether
 //! the number still means what it meant; [`close`] tells it at once.
+#![expect(unsafe_code, reason = "close(2) of an owned number")]
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -290,7 +291,6 @@ pub fn close(fd: OwnedFd) -> io::Result<()> {
     close_number(number)
 }
 
-#[expect(unsafe_code, reason = "close(2) of an owned number")]
 fn close_number(number: i32) -> io::Result<()> {
     // SAFETY: the number was owned and has been given up by its owner.
     if unsafe { libc::close(number) } == 0 {

@@ -9,6 +9,7 @@
 //! - I2. `owner` tells which socket object registered (0: a bare number): a number that was closed and given out anew
 //!   belongs to another object, and is registered anew. A bare number that is a socket's too shares its registration.
 //! - I3. `readable` and `writable` are hints: an unset one says that the last call found nothing and no event has come since.
+#![expect(unsafe_code, reason = "passes the duties of wait queues on")]
 
 use std::io;
 use std::os::fd::RawFd;
@@ -227,7 +228,6 @@ impl Sources {
     /// # Safety
     ///
     /// As for [`Queue::push_back`]; the waiter takes the node out by [`Sources::unlink`].
-    #[expect(unsafe_code, reason = "passes the duty of Queue::push_back on")]
     pub(crate) unsafe fn link(
         &mut self,
         fd: RawFd,
@@ -249,7 +249,6 @@ impl Sources {
     /// # Safety
     ///
     /// The node was linked by [`Sources::link`] with the same descriptor and direction, and its waiter is the caller.
-    #[expect(unsafe_code, reason = "passes the duty of Queue::remove on")]
     pub(crate) unsafe fn unlink(
         &mut self,
         fd: RawFd,

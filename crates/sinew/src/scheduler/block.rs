@@ -5,11 +5,12 @@
 //!
 //! | field | who touches it |
 //! |---|---|
-//! | `context`, `timer`, `stack`, `shield`, `payload` before the end | the owner thread |
+//! | `context`, `timer`, `stack`, `refusals`, `payload` before the end | the owner thread |
 //! | `link` | whoever made the block runnable, then the owner |
 //! | `waiter`, `node` | the wait protocol, see `sinew_core::wait` |
 //! | `seq`, `kind`, `object`, `owner`, `since`, `until`, `id`, `location` | written by the owner thread, read by listings from any |
-//! | `flags`, `life`, `outcome`, `refs` | any thread, atomically |
+//! | `flags` | written by the owner thread, read by any |
+//! | `cancel`, `life`, `outcome`, `refs` | any thread, atomically |
 //! | `park`, `joiners` | any thread, under their own short locks |
 //! | `payload` after the end | the one that [`super::body`]'s rules name |
 //!
@@ -28,7 +29,9 @@ use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence,
+};
 
 use sinew_context::Context;
 use sinew_context::stack::Stack;
@@ -42,16 +45,20 @@ use crate::scheduler::door::Door;
 use crate::scheduler::extra::Extra;
 use crate::scheduler::slab;
 
-/// Bits of [`Block::flags`].
+/// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
 pub(crate) mod flag {
-    /// A cancel was requested.
-    pub(crate) const CANCEL: u8 = 1;
     /// The coroutine has run: it has a stack and is pinned to its thread.
     pub(crate) const STARTED: u8 = 2;
     /// It asked for a stack of its own size: no in-place start.
     pub(crate) const OWN_STACK: u8 = 4;
     /// The coroutine confirmed the cancel.
     pub(crate) const CONFIRMED: u8 = 8;
+    /// It is, or was, inside of a limit (`super::limit`): its waits look at the chain.
+    pub(crate) const LIMITED: u8 = 16;
+    /// Its wait cannot be cancelled.
+    pub(crate) const DEAF: u8 = 32;
+    /// It runs a callback in which nothing may wait.
+    pub(crate) const IN_CALLBACK: u8 = 64;
 }
 
 /// Bits of [`Block::life`].
@@ -62,6 +69,8 @@ pub(crate) mod life {
     pub(crate) const DONE: u8 = 2;
     /// The result has been taken or dropped.
     pub(crate) const TAKEN: u8 = 4;
+    /// Someone waits, or has waited, for the end: the queue of joiners is worth a look.
+    pub(crate) const WAITED: u8 = 8;
 }
 
 /// The state of the park cell.
@@ -86,36 +95,38 @@ pub(crate) struct Block {
     pub(crate) link: Link,
     pub(crate) waiter: Waiter,
     pub(crate) door: AtomicPtr<Door>,
-    // Line 1: what a wait touches.
-    pub(crate) node: Node,
+    // Line 1: with line 0, all that a spawn touches.
+    pub(crate) id: AtomicU64,
+    pub(crate) location: AtomicPtr<Location<'static>>,
+    pub(crate) vtable: Cell<&'static Vtable>,
+    pub(crate) payload: UnsafeCell<[u64; PAYLOAD_BYTES / 8]>,
     pub(crate) seq: AtomicU32,
-    pub(crate) kind: AtomicU8,
+    pub(crate) refs: AtomicU32,
     pub(crate) flags: AtomicU8,
-    /// How many shields the coroutine is inside of.
-    pub(crate) shield: Cell<u8>,
-    /// How many refused waits in a row.
+    /// Whether a cancel was requested.
+    pub(crate) cancel: AtomicBool,
+    pub(crate) life: AtomicU8,
+    pub(crate) outcome: AtomicU8,
+    pub(crate) kind: AtomicU8,
+    /// How many waits were refused.
     pub(crate) refusals: Cell<u8>,
+    pub(crate) park: Lock<Park>,
+    // Line 2: what a start and an end touch.
+    pub(crate) stack: UnsafeCell<Option<Stack>>,
+    pub(crate) extra: AtomicPtr<Extra>,
+    pub(crate) joiners: Lock<Queue>,
+    pub(crate) timer: TimerNode,
+    // Line 3: what a wait touches.
+    pub(crate) node: Node,
     pub(crate) object: AtomicUsize,
     pub(crate) owner: AtomicU64,
     pub(crate) since: AtomicU64,
-    // Line 2: timers and the outside.
-    pub(crate) timer: TimerNode,
     pub(crate) until: AtomicU64,
-    pub(crate) id: AtomicU64,
-    pub(crate) refs: AtomicU32,
-    pub(crate) park: Lock<Park>,
-    pub(crate) life: AtomicU8,
-    pub(crate) outcome: AtomicU8,
-    pub(crate) vtable: Cell<&'static Vtable>,
-    // Line 3: start and end.
-    pub(crate) extra: AtomicPtr<Extra>,
-    pub(crate) stack: UnsafeCell<Option<Stack>>,
-    pub(crate) location: AtomicPtr<Location<'static>>,
-    pub(crate) joiners: Lock<Queue>,
-    pub(crate) payload: UnsafeCell<[u64; PAYLOAD_BYTES / 8]>,
 }
 
-const _: () = assert!(size_of::<Block>() <= 256, "a block takes four cache lines");
+const _: () = assert!(size_of::<Block>() == 256, "a block takes four cache lines");
+const _: () = assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
+const _: () = assert!(offset_of!(Block, node) == 192);
 
 // SAFETY: the table in the file's head says who touches which field when.
 unsafe impl Sync for Block {}
@@ -128,13 +139,13 @@ impl Block {
         Self {
             context: UnsafeCell::new(Context::EMPTY),
             link: Link::new(),
-            waiter: Waiter::with_wake(super::wake_block),
+            waiter: Waiter::new(&super::WAYS),
             door: AtomicPtr::new(std::ptr::null_mut()),
             node: Node::new(),
             seq: AtomicU32::new(0),
             kind: AtomicU8::new(0),
             flags: AtomicU8::new(0),
-            shield: Cell::new(0),
+            cancel: AtomicBool::new(false),
             refusals: Cell::new(0),
             object: AtomicUsize::new(0),
             owner: AtomicU64::new(0),
@@ -197,10 +208,44 @@ impl Block {
         self.flags.load(Relaxed) & flag != 0
     }
 
-    /// Whether waits are to be refused: a cancel was requested and no shield is up.
+    /// Sets a flag. Owner thread.
+    #[inline]
+    pub(crate) fn set(&self, flag: u8) {
+        self.flags.store(self.flags.load(Relaxed) | flag, Relaxed);
+    }
+
+    /// Takes a flag away. Owner thread.
+    #[inline]
+    pub(crate) fn clear(&self, flag: u8) {
+        self.flags.store(self.flags.load(Relaxed) & !flag, Relaxed);
+    }
+
+    /// Whether waits are to be refused: because of a cancel, or of a limit around the code that runs. Owner thread.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
-        self.has(flag::CANCEL) && self.shield.get() == 0
+        if self.has(flag::LIMITED) {
+            self.is_refused_within()
+        } else {
+            self.is_cancelled()
+        }
+    }
+
+    #[cold]
+    fn is_refused_within(&self) -> bool {
+        let limit = self
+            .extra()
+            .map_or(std::ptr::null(), |extra| extra.limits.get());
+        // SAFETY: a limit in the chain is alive.
+        match unsafe { limit.as_ref() } {
+            Some(limit) => limit.refuses(self.is_cancelled()),
+            None => self.is_cancelled(),
+        }
+    }
+
+    /// Whether a cancel was requested.
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Relaxed)
     }
 
     #[inline]
@@ -359,9 +404,11 @@ impl Clone for BlockRef {
 impl Drop for BlockRef {
     #[inline]
     fn drop(&mut self) {
+        // ORDERING: Acquire: a count of one is this reference, and nobody is left to make another: what
+        // the others did before they went is seen. That saves the locked instruction.
         // ORDERING: Release: what this party did with the block is before its end; the fence
         // below lets the last party see all of it.
-        if self.refs.fetch_sub(1, Release) == 1 {
+        if self.refs.load(Acquire) == 1 || self.refs.fetch_sub(1, Release) == 1 {
             fence(Acquire);
             // SAFETY: the count is zero: nobody else knows the block.
             unsafe { slab::release(self.0) };

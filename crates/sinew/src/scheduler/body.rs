@@ -15,8 +15,7 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::AcqRel;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
@@ -121,7 +120,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         // SAFETY: made for these types.
         let stage = unsafe { Self::stage(block) };
         // SAFETY: it holds the closure, and is read once (I1).
-        ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).body) })
+        unsafe { stage.cast::<F>().read() }
     }
 
     /// # Safety
@@ -141,7 +140,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     unsafe fn run(block: &Block) {
         // SAFETY: the scheduler runs a body once.
         let body = unsafe { Self::take_body(block) };
-        let result = if block.has(flag::CANCEL) {
+        let result = if block.is_cancelled() {
             drop_quietly(body).map_or(Err(JoinError::cancelled()), |payload| {
                 Err(JoinError::panic(payload))
             })
@@ -185,8 +184,15 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         block.outcome.store(outcome as u8, Relaxed);
         // SAFETY: empty.
         unsafe { Self::put_result(block, result) };
-        // ORDERING: Release publishes the result to the handle; Acquire sees that the handle went.
-        let before = block.life.fetch_or(life::DONE, AcqRel);
+        // ORDERING: Acquire: a count of one is the scheduler's own, and nobody is left to look.
+        let before = if block.refs.load(Acquire) == 1 {
+            let before = block.life.load(Relaxed);
+            block.life.store(before | life::DONE, Relaxed);
+            before
+        } else {
+            // ORDERING: Release publishes the result to the handle; Acquire sees that the handle went, or that someone waits.
+            block.life.fetch_or(life::DONE, AcqRel)
+        };
         if before & life::HANDLE == 0 {
             // I2: no handle: the result is the coroutine's to drop.
             let dropped = catch_unwind(AssertUnwindSafe(|| {
@@ -195,8 +201,17 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             }));
             match dropped {
                 Ok(None) => {}
-                Ok(Some(payload)) | Err(payload) => super::unhandled::report(block.id(), payload),
+                Ok(Some(payload)) | Err(payload) => Self::complain(block, payload),
             }
+        }
+    }
+
+    /// A panic that nobody can join: to the scope that the coroutine is a child of, or to whoever listens.
+    fn complain(block: &Block, payload: Payload) {
+        match block.extra().and_then(|extra| extra.family.get()) {
+            // SAFETY: the scope waits for this child.
+            Some(family) => unsafe { family.as_ref() }.keep_panic(payload),
+            None => super::unhandled::report(block.id(), payload),
         }
     }
 
@@ -210,8 +225,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         // SAFETY: made for these types.
         let stage = unsafe { Self::stage(block) };
         // SAFETY: it holds the result, and is read once (I2).
-        let result =
-            ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).result) });
+        let result = unsafe { stage.cast::<Result<T, JoinError>>().read() };
         // SAFETY: empty now.
         unsafe { Self::free(block) };
         match result {
@@ -240,7 +254,7 @@ fn drop_quietly<V>(value: V) -> Option<Payload> {
 }
 
 /// Drops a panic's payload, whose destructor may itself panic; that panic's payload is leaked rather than dropped.
-pub(super) fn drop_payload(payload: Payload) {
+pub(crate) fn drop_payload(payload: Payload) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
@@ -269,7 +283,10 @@ pub(crate) unsafe fn take_result<T>(block: &Block) -> Result<T, JoinError> {
     let result = unsafe { (vtable.result)(block) }.cast::<Result<T, JoinError>>();
     // SAFETY: read once (I2): TAKEN is set below.
     let value = unsafe { result.read() };
-    block.life.fetch_or(life::TAKEN, Relaxed);
+    // The coroutine is done with `life`, and the handle is the caller's alone.
+    block
+        .life
+        .store(block.life.load(Relaxed) | life::TAKEN, Relaxed);
     // SAFETY: empty now.
     unsafe { (vtable.free)(block) };
     value
@@ -284,8 +301,14 @@ pub(crate) unsafe fn take_result<T>(block: &Block) -> Result<T, JoinError> {
 pub(crate) unsafe fn abandon(block: NonNull<Block>) -> Option<Payload> {
     // SAFETY: the handle holds a reference.
     let block = unsafe { block.as_ref() };
-    // ORDERING: Acquire sees the result; Release pairs with the coroutine's look at HANDLE.
-    let before = block.life.fetch_and(!life::HANDLE, AcqRel);
+    // ORDERING: Acquire sees the result.
+    let now = block.life.load(Acquire);
+    let before = if now & life::DONE != 0 {
+        now
+    } else {
+        // ORDERING: Acquire sees the result; Release pairs with the coroutine's look at HANDLE.
+        block.life.fetch_and(!life::HANDLE, AcqRel)
+    };
     if before & life::DONE == 0 || before & life::TAKEN != 0 {
         return None;
     }

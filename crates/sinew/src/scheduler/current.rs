@@ -1,21 +1,22 @@
-//! The one thread-local of the runtime: which scheduler runs on this thread.
+//! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, and whether
+//! that may wait.
 //!
-//! Owns: the pointer. It is set for the length of an anchor and never dangles: the anchor takes it back before
+//! Owns: the pointer and the flag. It is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
 #![expect(unsafe_code, reason = "follows the thread's scheduler pointer")]
-#![expect(
-    clippy::disallowed_macros,
-    reason = "the one accessor module of thread-locals"
-)]
 
 use std::cell::Cell;
 use std::ptr;
 
 use crate::scheduler::Scheduler;
-use crate::scheduler::block::Block;
+use crate::scheduler::block::{Block, flag};
+use crate::scheduler::limit::Limit;
 
 thread_local! {
     static SCHEDULER: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
+    static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
+    /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The thread's scheduler, as a raw pointer; null outside of an anchor.
@@ -23,6 +24,13 @@ thread_local! {
 pub(super) fn scheduler() -> *const Scheduler {
     // A thread-local without a destructor is reachable to the thread's end.
     SCHEDULER.get()
+}
+
+/// The chain of limits that the thread's own code is inside of.
+pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
+    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference stays on it: a cell
+    // is not `Sync`.
+    LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
 }
 
 /// Sets the thread's scheduler and returns the one before.
@@ -60,4 +68,49 @@ pub(crate) fn place<'a>() -> Place<'a> {
         Some(block) => Place::Coroutine(scheduler, block),
         None => Place::Frame,
     }
+}
+
+impl Place<'_> {
+    /// Whether code may wait here: not on a scheduler's own frame, nor in a callback.
+    #[inline]
+    pub(crate) fn may_wait(self) -> bool {
+        match self {
+            Self::Frame => false,
+            Self::Coroutine(_, block) => !block.has(flag::IN_CALLBACK),
+            Self::Thread => !IN_CALLBACK.get(),
+        }
+    }
+
+    /// Says whether what runs here is such a callback; returns what it was before.
+    fn set_in_callback(self, inside: bool) -> bool {
+        match self {
+            Self::Frame => false,
+            Self::Coroutine(_, block) => {
+                let before = block.has(flag::IN_CALLBACK);
+                if inside {
+                    block.set(flag::IN_CALLBACK);
+                } else {
+                    block.clear(flag::IN_CALLBACK);
+                }
+                before
+            }
+            Self::Thread => IN_CALLBACK.replace(inside),
+        }
+    }
+}
+
+/// Runs a callback in which every wait of the calling party fails with `State`. It may unwind.
+pub(crate) fn without_waits<R>(f: impl FnOnce() -> R) -> R {
+    /// The place, and how it was before.
+    struct Restore<'a>(Place<'a>, bool);
+
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            self.0.set_in_callback(self.1);
+        }
+    }
+
+    let place = place();
+    let _restore = Restore(place, place.set_in_callback(true));
+    f()
 }

@@ -6,6 +6,7 @@
 //! - I1. Doors are never freed: a waker may still write the wake descriptor after the coroutine it woke has
 //!   run, ended, and its scheduler with it. Such a late knock wakes the door's next owner once for nothing.
 //! - I2. A door has one owner at a time.
+#![expect(unsafe_code, reason = "passes the duty of Inbox::push on")]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -109,7 +110,6 @@ impl Door {
     /// # Safety
     ///
     /// As for [`Inbox::push`].
-    #[expect(unsafe_code, reason = "passes the duty of Inbox::push on")]
     pub(super) unsafe fn hand_in(&self, link: NonNull<Link>, tag: usize) {
         // SAFETY: passed on to the caller.
         if unsafe { self.inbox.push(link, tag) } == Push::WakeOwner {

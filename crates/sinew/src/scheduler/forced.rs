@@ -5,8 +5,6 @@
 use std::any::Any;
 use std::panic::resume_unwind;
 
-use crate::scheduler::block::Block;
-
 /// The payload of a forced unwind. Private: nobody can make one, and who catches one does not know it.
 struct Forced;
 
@@ -20,16 +18,15 @@ pub(crate) fn is_forced(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Forced>()
 }
 
-/// Ends the process: a coroutine that must end swallows every forced unwind.
+/// Ends the process: a coroutine that must end swallows every forced unwind. `keeper` is what it may not
+/// outlive.
 #[cold]
-pub(crate) fn report_and_abort(block: &Block) -> ! {
-    let name = block.name();
-    let name = name.as_deref().unwrap_or("unnamed");
+pub(crate) fn report_and_abort(id: u64, name: Option<&str>, keeper: &str) -> ! {
+    let name = name.unwrap_or("unnamed");
     // Written by hand: this is the last thing that the process does, and a panic would be swallowed too.
     let text = format!(
-        "sinew: coroutine {} ({name}) must end, for its scheduler is ending, but it caught every unwind and waited \
-         again; no coroutine may outlive its scheduler, so the process ends\n",
-        block.id()
+        "sinew: coroutine {id} ({name}) must end, for its {keeper} is ending, but it caught every unwind and waited \
+         again; no coroutine may outlive its {keeper}, so the process ends\n",
     );
     let _nobody_listens = rustix::io::write(rustix::stdio::stderr(), text.as_bytes()).is_err();
     std::process::abort()

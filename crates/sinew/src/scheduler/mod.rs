@@ -34,6 +34,7 @@ pub(crate) mod current;
 pub(crate) mod door;
 pub(crate) mod extra;
 pub(crate) mod forced;
+pub(crate) mod limit;
 mod ready;
 pub(crate) mod slab;
 pub(crate) mod spawn;
@@ -51,14 +52,14 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
 use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
-use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
@@ -69,6 +70,8 @@ use crate::scheduler::slab::Free;
 const BUDGET: u32 = 64;
 /// How often an idle scheduler looks at its inbox before it sleeps, if another thread woke it last.
 const SPINS: u32 = 100;
+/// A timer that is due so soon is waited for without sleeping: the kernel would take longer to wake the thread.
+const CLOSE_NS: u64 = 5_000;
 /// How many rounds of the loop a cancelled coroutine has to end before the forced unwind.
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
@@ -171,6 +174,11 @@ impl Scheduler {
 
     pub(super) fn free_blocks(&self) -> &Free {
         &self.free
+    }
+
+    /// The warm stacks, for anchors inside: whoever follows the pointer keeps I4.
+    pub(crate) fn stacks(&self) -> NonNull<StackCache> {
+        NonNull::from(&self.stacks).cast()
     }
 
     pub(crate) fn door(&self) -> &'static Door {
@@ -344,18 +352,26 @@ impl Scheduler {
         unsafe { stack.set_owner(owner, describe) };
         // SAFETY: owner thread; the block has no stack and does not run.
         unsafe { *block.stack.get() = Some(stack) };
-        block.flags.fetch_or(flag::STARTED, Relaxed);
+        block.set(flag::STARTED);
     }
 
     /// What every end has in common: the result is there, now the world is told.
+    #[inline]
     fn finish(&self, block: &Block) {
         if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
             token.forget(*key);
         }
-        let waiting = block.joiners.lock().claim_all(Reason::Woken);
-        waiting.wake_all();
+        // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
+        if block.life.load(Relaxed) & life::WAITED != 0 {
+            let waiting = block.joiners.lock().claim_all(Reason::Woken);
+            waiting.wake_all();
+        }
         let alive = &self.door.figures.alive;
         alive.store(alive.load(Relaxed) - 1, Relaxed);
+        if let Some(family) = block.extra().and_then(|extra| extra.family.take()) {
+            // SAFETY: its scope waits for this child.
+            unsafe { family.as_ref() }.child_ended();
+        }
     }
 
     /// Looks at everything that can make coroutines runnable; with `Some(0)` without waiting.
@@ -487,9 +503,11 @@ impl Scheduler {
             } else {
                 // SAFETY: the tag says so.
                 let extra = unsafe { Extra::of_cancel_link(link) };
+                // SAFETY: the block that is referenced by the message keeps it.
+                let block = unsafe { extra.as_ref() }.block;
                 // SAFETY: whoever posted it gave a reference to the block along.
-                let block = unsafe { BlockRef::adopt(extra.as_ref().block) };
-                // ORDERING: Acquire: the next poster's request is seen by the look at CANCEL below.
+                let block = unsafe { BlockRef::adopt(block) };
+                // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
                 block.extra_or_new().cancel_posted.swap(false, AcqRel);
                 self.tell_cancel(&block);
             }
@@ -499,13 +517,8 @@ impl Scheduler {
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
     pub(super) fn tell_cancel(&self, block: &Block) {
         let mine = ptr::eq(block.door.load(Relaxed), self.door);
-        if mine && !block.is_done() && block.is_refused() {
-            self.claim_cancelled(block);
-        }
-    }
-
-    fn claim_cancelled(&self, block: &Block) {
-        if block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
+        let listens = mine && !block.is_done() && !block.has(flag::DEAF) && block.is_refused();
+        if listens && block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
             self.ready.push(block);
         }
     }
@@ -523,7 +536,9 @@ impl Scheduler {
         self.count_switches(0);
         // SAFETY: I4.
         let deadline_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
-        if self.door.inbox.announce_sleep() {
+        if self.is_too_close(deadline_ns) {
+            self.poll(Some(0));
+        } else if self.door.inbox.announce_sleep() {
             // A deadline of 0 means "do not wait"; the wheel gives no such time but in the first
             // nanosecond of the clock.
             self.poll(deadline_ns.map(|deadline_ns| deadline_ns.max(1)));
@@ -535,11 +550,18 @@ impl Scheduler {
         self.count_switches(BUDGET);
     }
 
+    /// Whether a deadline comes sooner than a sleep in the kernel takes.
+    fn is_too_close(&self, deadline_ns: Option<u64>) -> bool {
+        deadline_ns.is_some_and(|deadline_ns| {
+            deadline_ns <= self.driver.borrow().now_ns().saturating_add(CLOSE_NS)
+        })
+    }
+
     /// Asks everything alive to stop; the scheduler is on its way to an early end.
     pub(super) fn cancel_everything(&self) {
         self.teardown.set(Teardown::Cancelling(0));
         self.for_each_alive(|block| {
-            block.flags.fetch_or(flag::CANCEL, Relaxed);
+            block.cancel.store(true, Relaxed);
             self.tell_cancel(block);
         });
     }
@@ -579,7 +601,7 @@ impl Scheduler {
         me.refusals.set(refusals);
         if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
             if refusals > SWALLOWED_MAX {
-                forced::report_and_abort(me);
+                forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();
         }
@@ -590,7 +612,22 @@ impl Scheduler {
     }
 }
 
-/// Makes a claimed coroutine runnable, from any thread. The wake function of all blocks.
+/// How a coroutine is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_block,
+    is_here: is_block_here,
+};
+
+/// Whether the block's coroutine is of the calling thread's scheduler.
+unsafe fn is_block_here(waiter: NonNull<Waiter>) -> bool {
+    // SAFETY: this function is only given to blocks' waiters.
+    let block = unsafe { Block::of_waiter(waiter) };
+    // SAFETY: blocks are never unmapped.
+    let door = unsafe { block.as_ref() }.door.load(Relaxed);
+    current::with_scheduler(|scheduler| ptr::eq(scheduler.door, door)) == Some(true)
+}
+
+/// Makes a claimed coroutine runnable, from any thread.
 unsafe fn wake_block(waiter: NonNull<Waiter>) {
     // SAFETY: this function is only given to blocks' waiters.
     let block = unsafe { Block::of_waiter(waiter) };
@@ -614,7 +651,7 @@ unsafe fn wake_block(waiter: NonNull<Waiter>) {
 /// Asks a coroutine to stop, from any thread that holds a reference.
 pub(crate) fn request_cancel(block: &BlockRef) {
     // ORDERING: the message below carries it to the owner; a look without it may come late.
-    if block.flags.fetch_or(flag::CANCEL, AcqRel) & flag::CANCEL != 0 || block.is_done() {
+    if block.cancel.swap(true, AcqRel) || block.is_done() {
         return;
     }
     let door = block.door.load(Relaxed);

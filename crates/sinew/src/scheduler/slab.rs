@@ -190,8 +190,9 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
     // SAFETY: I1.
     let this = unsafe { block.as_ref() };
     this.change(|| this.id.store(0, Relaxed));
-    let extra = this.extra.swap(ptr::null_mut(), Relaxed);
+    let extra = this.extra.load(Relaxed);
     if !extra.is_null() {
+        this.extra.store(ptr::null_mut(), Relaxed);
         // A listing may be reading the name: it holds this lock while it does.
         let park = this.park.lock();
         drop(park);

@@ -302,7 +302,7 @@ impl Builder {
         }
         if let Some(config) = config {
             block.extra_or_new().stack.get_or_init(|| config);
-            block.flags.fetch_or(flag::OWN_STACK, Relaxed);
+            block.set(flag::OWN_STACK);
         }
         if let Some(parent) = &self.parent {
             CancelToken::attach(&BlockRef::of(block), Some(parent));
@@ -323,6 +323,12 @@ enum SpawnErrorKind {
 }
 
 impl<F> SpawnError<F> {
+    /// A size was out of range.
+    pub(crate) fn invalid(error: StackError, refused: F) -> Self {
+        let kind = SpawnErrorKind::Invalid(error);
+        Self { kind, refused }
+    }
+
     /// The closure that was refused; nothing of it has run.
     pub fn into_inner(self) -> F {
         self.refused
@@ -370,7 +376,7 @@ impl Scheduler {
     ///
     /// `body`, what it borrows and what it returns are good until the coroutine has ended and its result is taken.
     #[inline]
-    pub(super) unsafe fn spawn_block<F: FnOnce() -> T, T>(
+    pub(crate) unsafe fn spawn_block<F: FnOnce() -> T, T>(
         &self,
         body: F,
         life: u8,
@@ -383,9 +389,8 @@ impl Scheduler {
         block
             .door
             .store(ptr::from_ref(self.door()).cast_mut(), Relaxed);
-        let flags = if self.is_ending() { flag::CANCEL } else { 0 };
-        block.flags.store(flags, Relaxed);
-        block.shield.set(0);
+        block.flags.store(0, Relaxed);
+        block.cancel.store(self.is_ending(), Relaxed);
         block.refusals.set(0);
         block.outcome.store(0, Relaxed);
         block
@@ -425,7 +430,7 @@ impl Scheduler {
 
 /// A fresh range of ids. They are never used again: 2^64 last for centuries.
 #[cold]
-fn new_ids() -> std::ops::Range<u64> {
+pub(crate) fn new_ids() -> std::ops::Range<u64> {
     use std::sync::atomic::AtomicU64;
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let start = NEXT.fetch_add(IDS, Relaxed);

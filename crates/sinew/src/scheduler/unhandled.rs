@@ -4,9 +4,10 @@
 
 use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::scheduler::body::Payload;
+use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::current;
 
 /// A failure of a coroutine that nobody joined.
@@ -29,6 +30,9 @@ pub enum Unhandled<'a> {
     },
 }
 
+/// A function that is told of failures.
+pub type UnhandledHook = Box<dyn Fn(&Unhandled<'_>) + Send + Sync>;
+
 type Hook = Arc<dyn Fn(&Unhandled<'_>) + Send + Sync>;
 
 static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
@@ -42,7 +46,7 @@ static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 /// # Suspends
 ///
 /// Never; the hook itself should not wait.
-pub fn on_unhandled(hook: Option<Box<dyn Fn(&Unhandled<'_>) + Send + Sync>>) {
+pub fn on_unhandled(hook: Option<UnhandledHook>) {
     *HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook.map(Hook::from);
 }
 
@@ -50,13 +54,24 @@ fn hook() -> Option<Hook> {
     HOOK.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// Calls the hook. A panic of the hook itself is kept for `run` to raise: it must not unwind into the runtime.
+fn tell(hook: &Hook, failure: &Unhandled<'_>) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(failure))) {
+        current::with_scheduler(|scheduler| scheduler.keep_panic(payload));
+    }
+}
+
 /// A panic that nobody joined: to the hook, or else kept for `run` to raise.
 pub(crate) fn report(id: u64, payload: Payload) {
     if let Some(hook) = hook() {
-        hook(&Unhandled::Panic {
-            id,
-            payload: &*payload,
-        });
+        tell(
+            &hook,
+            &Unhandled::Panic {
+                id,
+                payload: &*payload,
+            },
+        );
+        drop_payload(payload);
     } else {
         // Outside of a scheduler nobody is left to raise it; the panic hook has already told of it.
         current::with_scheduler(|scheduler| scheduler.keep_panic(payload));
@@ -66,6 +81,6 @@ pub(crate) fn report(id: u64, payload: Payload) {
 /// An error that a detached coroutine returned: to the hook, if there is one.
 pub(crate) fn report_error(id: u64, error: &io::Error) {
     if let Some(hook) = hook() {
-        hook(&Unhandled::Error { id, error });
+        tell(&hook, &Unhandled::Error { id, error });
     }
 }

@@ -15,11 +15,12 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter};
+use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
 use crate::scheduler::block::Block;
 use crate::scheduler::current::{Place, place};
+use crate::scheduler::limit::{self, Limit};
 use crate::sys::clock;
 
 /// A party about to wait, with its deadline.
@@ -41,11 +42,11 @@ struct ThreadParty {
 impl<'a> Waiting<'a> {
     /// The current party, without or with a deadline on the runtime's clock.
     ///
-    /// Fails with `State` on a scheduler's own frame, where nothing may wait.
+    /// Fails with `State` on a scheduler's own frame and in a callback, where nothing may wait.
     #[inline]
     pub(crate) fn new(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
         let place = place();
-        if matches!(place, Place::Frame) {
+        if !place.may_wait() {
             return Err(WaitError::State);
         }
         Ok(Self {
@@ -85,6 +86,27 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// When the wait ends at the latest: by its own deadline, or by a limit's.
+    #[inline]
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        match limit::innermost(self.place).and_then(Limit::deadline_ns) {
+            Some(limit_ns) => Some(
+                self.deadline_ns
+                    .map_or(limit_ns, |own_ns| own_ns.min(limit_ns)),
+            ),
+            None => self.deadline_ns,
+        }
+    }
+
+    /// Turns a timeout that is a limit's into a cancel.
+    #[inline]
+    pub(crate) fn blame(&self, reason: Reason) -> Reason {
+        match limit::innermost(self.place) {
+            Some(limit) if reason == Reason::Timeout => limit.blame(self.deadline_ns),
+            _ => reason,
+        }
+    }
+
     /// Waits for nothing but the deadline and a cancel.
     pub(crate) fn sleep(&self, record: Record) -> Reason {
         if let Some(reason) = self.refused() {
@@ -107,14 +129,15 @@ unsafe impl Suspend for Waiting<'_> {
             return (NonNull::from(&block.waiter), NonNull::from(&block.node));
         }
         let party = ThreadParty {
-            waiter: Waiter::with_wake(wake_thread),
+            waiter: Waiter::new(&WAYS),
             node: Node::new(),
             thread: thread::current(),
             woken: AtomicBool::new(false),
         };
         // SAFETY: `self` is not shared, and no earlier party in the cell is in use: its wait is over. (One that
         // was there keeps a count of its thread; `Drop` sees to the last.)
-        let party = unsafe { (*self.thread.get()).write(party) };
+        let cell = unsafe { &mut *self.thread.get() };
+        let party = cell.write(party);
         (NonNull::from(&party.waiter), NonNull::from(&party.node))
     }
 
@@ -122,6 +145,8 @@ unsafe impl Suspend for Waiting<'_> {
     fn refused(&self) -> Option<Reason> {
         match self.place {
             Place::Coroutine(_, block) if block.is_refused() => Some(Reason::Cancelled),
+            Place::Thread => limit::innermost(self.place)
+                .and_then(|limit| limit.refuses(false).then_some(Reason::Cancelled)),
             _ => None,
         }
     }
@@ -129,11 +154,15 @@ unsafe impl Suspend for Waiting<'_> {
     #[inline]
     fn suspend(&self, record: Record) -> Reason {
         match self.place {
-            Place::Coroutine(scheduler, block) => scheduler.wait(block, record, self.deadline_ns),
+            Place::Coroutine(scheduler, block) => {
+                let reason = scheduler.wait(block, record, self.deadline_ns());
+                self.blame(reason)
+            }
             Place::Thread | Place::Frame => {
+                let party = self.thread.get().cast::<ThreadParty>();
                 // SAFETY: `party` initialised it for this wait.
-                let party = unsafe { (*self.thread.get()).assume_init_ref() };
-                let reason = party.wait(self.deadline_ns);
+                let party = unsafe { &*party };
+                let reason = self.blame(party.wait(self.deadline_ns()));
                 // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
                 // the party needs no drop and stays readable for the unlinking.
                 drop(unsafe { std::ptr::read(&raw const party.thread) });
@@ -164,6 +193,18 @@ impl ThreadParty {
         }
         self.waiter.word.finish()
     }
+}
+
+/// How a waiting thread is made runnable.
+static WAYS: Ways = Ways {
+    wake: wake_thread,
+    is_here: is_never_here,
+};
+
+/// A thread that waits does not run, so whoever asks is another one; the waiting thread's own timeout may claim at
+/// the same time.
+unsafe fn is_never_here(_: NonNull<Waiter>) -> bool {
+    false
 }
 
 /// Wakes a waiting thread. The party may be gone as soon as `woken` is set, so the handle is

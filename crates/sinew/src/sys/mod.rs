@@ -1,3 +1,4 @@
 //! Every system call of the runtime is in this folder or goes through rustix from the driver and the I/O types.
 
 pub(crate) mod clock;
+pub(crate) mod epoll;

@@ -1,3 +1,6 @@
+//! Unit tests of `cache`.
+#![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
+
 use super::*;
 
 fn new_cache(stacks_max: usize, bytes_max: usize) -> StackCache {

@@ -1,3 +1,6 @@
+//! Unit tests of `depot`.
+#![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
+
 use super::*;
 use crate::stack::{CacheLimits, Stack, StackCache, StackConfig, lookup};
 use std::collections::BTreeSet;

@@ -1,3 +1,6 @@
+//! Unit tests of `guard`.
+#![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
+
 use super::*;
 use crate::stack::slab::map_pages;
 

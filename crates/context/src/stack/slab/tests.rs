@@ -1,3 +1,6 @@
+//! Unit tests of `slab`.
+#![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
+
 use super::*;
 use crate::stack::page_bytes;
 use crate::stack::{Stack, StackConfig};

@@ -1,3 +1,6 @@
+//! Unit tests of `alt_stack`.
+#![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
+
 use super::*;
 
 /// Where the calling thread's alternate stack is, and its size; `None` without one.

@@ -1,0 +1,241 @@
+//! The frame that no coroutine of its outlives.
+//!
+//! Owns: the records of its coroutines, their warm stacks (or it uses the scheduler's), the first panic that nobody was there to take.
+//! Thread: its own.
+//!
+//! Invariants
+//! - I1. Every record that was made for it is in `live`, in `ended`, or freed.
+//! - I2. When `close` has ended, every coroutine is Done and every record is freed. Handles that still exist are in
+//!   leaked memory: their lifetime has ended, so nothing can use or drop them.
+//! - I3. No reference to the stacks is held while user code runs, or across a switch.
+#![expect(unsafe_code, reason = "follows pointers to records")]
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::{self, NonNull};
+
+use sinew_context::stack::overflow::{self, AltStack};
+use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
+
+use crate::coroutine::control::{Control, State};
+use crate::scheduler::body::{Payload, drop_payload};
+use crate::scheduler::{Scheduler, current, forced, spawn};
+
+/// What coroutines belong to: made by [`anchor`].
+///
+/// `'a` is the time in which its coroutines live; `'env` is what outlives it, and can be borrowed by them.
+pub struct Anchor<'a, 'env: 'a> {
+    core: Core,
+    /// Invariant, as the other: neither may be shrunk or grown by coercion.
+    scope: PhantomData<&'a mut &'a ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// The part without lifetimes.
+pub(super) struct Core {
+    live: Cell<*const Control>,
+    ended: Cell<*const Control>,
+    /// The stacks of the scheduler around it; it outlives the anchor, which is a frame inside its `run`.
+    scheduler_stacks: Option<NonNull<StackCache>>,
+    /// Where there is no scheduler: made when the first coroutine starts.
+    own_stacks: UnsafeCell<Option<StackCache>>,
+    ids: Cell<Range<u64>>,
+    /// At hand, because it takes a few divisions to lay out.
+    default_config: StackConfig,
+    closing: Cell<bool>,
+    kept_panic: Cell<Option<Payload>>,
+}
+
+impl fmt::Debug for Anchor<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Anchor").finish_non_exhaustive()
+    }
+}
+
+impl Anchor<'_, '_> {
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// Runs `f` with an anchor, and returns its value once every coroutine of that anchor has ended.
+///
+/// As with [`std::thread::scope`], coroutines can borrow whatever outlives the anchor. Those that are still
+/// suspended when `f` is over, by return or by panic, whatever has become of their handles, are asked to cancel and
+/// unwound, so that every destructor on their stacks runs once. One that was never resumed has its closure dropped.
+///
+/// Can be called anywhere: on a thread, in a coroutine of a scheduler, in a stand-alone one.
+///
+/// # Suspends
+///
+/// Never by itself. In a coroutine of a scheduler, what `f` and the coroutines call may.
+///
+/// # Cancellation
+///
+/// A body that swallows the unwind and suspends again is unwound again; after 16 times the process is ended with a
+/// report, because nothing that the body borrows may go before it. So do callbacks that are `extern "C"` and not
+/// `extern "C-unwind"` end the process, if they suspend and are unwound. Under `panic = "abort"` nothing can be
+/// unwound: there [`Suspender::suspend`](super::Suspender::suspend) fails until the body returns.
+///
+/// # Panics
+///
+/// With the panic of `f`; with the first panic of a coroutine that was being ended, or of the drop of a closure that never
+/// ran, when nobody else could be told; if the kernel refuses the thread an alternate signal stack, on which
+/// overflows are reported.
+///
+/// # Examples
+///
+/// ```
+/// use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
+///
+/// let words = vec!["one", "two"];
+/// let total = anchor(|a| {
+///     let mut lengths = Coroutine::new(a, |s: &Suspender<(), usize>, ()| {
+///         for word in &words {
+///             s.suspend(word.len()).unwrap();
+///         }
+///     });
+///     let mut total = 0;
+///     while let Ok(Step::Suspended(length)) = lengths.resume(()) {
+///         total += length;
+///     }
+///     total
+/// });
+/// assert_eq!(total, 6);
+/// ```
+#[track_caller]
+pub fn anchor<'env, F, R>(f: F) -> R
+where
+    F: for<'a> FnOnce(&'a Anchor<'a, 'env>) -> R,
+{
+    let ready = overflow::install().and_then(|()| AltStack::ensure());
+    let _alternate_stack = match ready {
+        Ok(alternate_stack) => alternate_stack,
+        Err(error) => panic!("no alternate signal stack for this thread: {error}"),
+    };
+    let anchor = Anchor {
+        core: Core::new(),
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| f(&anchor)));
+    anchor.core.close();
+    let kept = anchor.core.kept_panic.take();
+    match result {
+        Ok(value) => match kept {
+            None => value,
+            Some(payload) => resume_unwind(payload),
+        },
+        Err(payload) => {
+            if let Some(kept) = kept {
+                drop_payload(kept);
+            }
+            resume_unwind(payload)
+        }
+    }
+}
+
+impl Core {
+    fn new() -> Self {
+        Self {
+            live: Cell::new(ptr::null()),
+            ended: Cell::new(ptr::null()),
+            scheduler_stacks: current::with_scheduler(Scheduler::stacks),
+            own_stacks: UnsafeCell::new(None),
+            ids: Cell::new(0..0),
+            default_config: StackConfig::default(),
+            closing: Cell::new(false),
+            kept_panic: Cell::new(None),
+        }
+    }
+
+    /// Whether the anchor's end has begun: what is made now never runs.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    #[inline]
+    pub(super) fn default_config(&self) -> StackConfig {
+        self.default_config
+    }
+
+    #[inline]
+    pub(super) fn next_id(&self) -> u64 {
+        let mut range = self.ids.take();
+        let id = range.next().unwrap_or_else(|| {
+            range = spawn::new_ids();
+            range.next().unwrap_or(1)
+        });
+        self.ids.set(range);
+        id
+    }
+
+    /// Takes a new record into the anchor's care.
+    ///
+    /// # Safety
+    ///
+    /// It is in no list, and is freed by [`Control::free`] only.
+    pub(super) unsafe fn adopt(&self, control: NonNull<Control>) {
+        // SAFETY: a new record.
+        let control = unsafe { control.as_ref() };
+        // SAFETY: passed on to the caller; the anchor does not move once it can be borrowed.
+        unsafe { control.link(&self.live) };
+    }
+
+    pub(super) fn take_stack(&self, config: &StackConfig) -> Result<Stack, StackError> {
+        self.with_stacks(|stacks| stacks.get(config))
+    }
+
+    pub(super) fn put_stack(&self, stack: Stack) {
+        self.with_stacks(|stacks| stacks.put(stack));
+    }
+
+    /// `f` is one call of the cache.
+    #[inline]
+    fn with_stacks<R>(&self, f: impl FnOnce(&mut StackCache) -> R) -> R {
+        if let Some(mut stacks) = self.scheduler_stacks {
+            // SAFETY: I3, which is the scheduler's rule as well; it outlives the anchor.
+            return f(unsafe { stacks.as_mut() });
+        }
+        // SAFETY: I3.
+        let stacks = unsafe { &mut *self.own_stacks.get() };
+        f(stacks.get_or_insert_default())
+    }
+
+    /// Keeps a panic that nobody can take now for the anchor to raise at its end; the first one counts.
+    pub(super) fn keep_panic(&self, payload: Payload) {
+        match self.kept_panic.take() {
+            None => self.kept_panic.set(Some(payload)),
+            Some(first) => {
+                self.kept_panic.set(Some(first));
+                drop_payload(payload);
+            }
+        }
+    }
+
+    /// Ends every coroutine, then frees the records.
+    fn close(&self) {
+        self.closing.set(true);
+        // What runs meanwhile may drop other handles, resume others, and make new coroutines: the head is
+        // looked at anew each time.
+        // SAFETY: I1: what the list names is alive.
+        while let Some(control) = unsafe { self.live.get().as_ref() } {
+            control.unlink();
+            // SAFETY: just unlinked; the anchor stays in place.
+            unsafe { control.link(&self.ended) };
+            if control.state() == State::Running {
+                forced::report_and_abort(control.id(), control.name(), "anchor");
+            }
+            if let Some(payload) = control.end() {
+                self.keep_panic(payload);
+            }
+        }
+        while let Some(control) = NonNull::new(self.ended.get().cast_mut()) {
+            // SAFETY: I2: all are Done, and no handle can be used any more.
+            unsafe { Control::free(control) };
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The closure of a coroutine, and the first frame of its stack.
+//!
+//! Owns: the allocation of a record with its closure behind it; the only one that a coroutine needs.
+//!
+//! Invariants
+//! - I1. The closure is taken out once: by the first frame, or by `drop_closure`.
+//! - I2. Nothing unwinds out of the functions of the table.
+//! - I3. What a body ends with stays on its stack until the one who resumed has read it; only then the stack is given back.
+#![expect(unsafe_code, reason = "stores a closure of an erased type")]
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::mem::{self, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+
+use sinew_context::frame::Entry;
+use sinew_context::switch_final;
+
+use crate::coroutine::control::{Birth, Control};
+use crate::coroutine::suspender::Suspender;
+use crate::coroutine::word::{Word, is_inline, unpack};
+use crate::join::Outcome;
+use crate::scheduler::body::Payload;
+use crate::scheduler::forced;
+
+/// The functions that know a coroutine's types.
+#[derive(Debug)]
+pub(super) struct Vtable {
+    /// What its stack runs first.
+    pub(super) entry: Entry,
+    /// Drops the closure; hands out what that panicked with.
+    pub(super) drop_closure: unsafe fn(&Control) -> Option<Payload>,
+    /// Frees the record, whose closure is gone.
+    pub(super) free: unsafe fn(*mut ()),
+}
+
+/// What a body ends with, unless it is being ended.
+pub(super) type End<Ret> = Result<Ret, Payload>;
+
+/// A record with its closure.
+#[repr(C)]
+struct Whole<F> {
+    control: Control,
+    closure: UnsafeCell<MaybeUninit<F>>,
+}
+
+/// The functions for one set of types.
+struct Typed<F, In, Out, Ret>(PhantomData<(F, In, Out, Ret)>);
+
+impl<F, In, Out, Ret> Typed<F, In, Out, Ret>
+where
+    F: FnOnce(&Suspender<In, Out>, In) -> Ret,
+{
+    /// What a body ends with is handed over by its address.
+    const BY_ADDRESS: () = assert!(!is_inline::<End<Ret>>());
+
+    const VTABLE: Vtable = Vtable {
+        // SAFETY: the two differ in that the word may be uninitialised in part, which assembly does not mind.
+        entry: unsafe {
+            mem::transmute::<unsafe extern "C" fn(usize, Word) -> !, Entry>(Self::entry)
+        },
+        drop_closure: Self::drop_closure,
+        free: Self::free,
+    };
+
+    /// # Safety
+    ///
+    /// The record was made for these types and its closure has not been taken.
+    unsafe fn take_closure(control: &Control) -> F {
+        let whole = control.whole().cast::<Whole<F>>();
+        // SAFETY: the record was made for this type.
+        let closure = unsafe { &raw const (*whole).closure };
+        let closure = UnsafeCell::raw_get(closure).cast_const();
+        // SAFETY: I1.
+        unsafe { closure.cast::<F>().read() }
+    }
+
+    unsafe fn drop_closure(control: &Control) -> Option<Payload> {
+        // SAFETY: passed on to the caller.
+        let closure = unsafe { Self::take_closure(control) };
+        catch_unwind(AssertUnwindSafe(|| drop(closure))).err()
+    }
+
+    unsafe fn free(whole: *mut ()) {
+        // SAFETY: allocated by `allocate` for this type, and the caller's last use.
+        drop(unsafe { Box::from_raw(whole.cast::<Whole<F>>()) });
+    }
+
+    /// The first frame's function.
+    unsafe extern "C" fn entry(control: usize, word: Word) -> ! {
+        const { Self::BY_ADDRESS };
+        let control = ptr::with_exposed_provenance::<Control>(control);
+        // SAFETY: `start` passed the record, which stays until the coroutine has ended.
+        let control = unsafe { &*control };
+        let mut end = MaybeUninit::uninit();
+        // SAFETY: this is the first frame, run once.
+        unsafe { Self::run(control, word, &mut end) };
+        let word = end.as_ptr().expose_provenance();
+        let caller = control.caller.get();
+        // SAFETY: the caller's context was saved by the `switch_in` that runs this; nothing is left to be dropped here.
+        unsafe { switch_final(caller, word) }
+    }
+
+    /// Runs the body and leaves what it ended with in `end`, or, if nobody will take that, nothing.
+    ///
+    /// # Safety
+    ///
+    /// On the coroutine's own stack, once; `word` stands for the first `In`.
+    #[inline(never)]
+    unsafe fn run(control: &Control, word: Word, end: &mut MaybeUninit<End<Ret>>) {
+        // SAFETY: the first entry.
+        let closure = unsafe { Self::take_closure(control) };
+        // SAFETY: the first resume passes a value, and leaves it to this side.
+        let first = unsafe { unpack::<In>(word) };
+        // SAFETY: this is its stack.
+        let suspender = unsafe { Suspender::new(control) };
+        let result = catch_unwind(AssertUnwindSafe(|| closure(suspender, first)));
+        if control.is_ending() {
+            let payload = match result {
+                Ok(value) => catch_unwind(AssertUnwindSafe(|| drop(value))).err(),
+                Err(payload) => Some(payload),
+            };
+            let payload = payload.filter(|payload| !forced::is_forced(&**payload));
+            // A body that returns after all has been cancelled all the same: nobody takes its value.
+            let outcome = match payload {
+                None => Outcome::Cancelled,
+                Some(_) => Outcome::Error,
+            };
+            control.kept_panic.set(payload);
+            control.set_done(outcome);
+        } else {
+            let outcome = match &result {
+                Ok(_) => Outcome::Returned,
+                // The unwind of the scheduler's coroutine around this one: it goes on in the one who resumed.
+                Err(payload) if forced::is_forced(&**payload) => Outcome::Cancelled,
+                Err(_) => Outcome::Error,
+            };
+            end.write(result);
+            control.set_done(outcome);
+        }
+    }
+}
+
+/// Allocates the record of a new coroutine.
+#[inline]
+pub(super) fn allocate<F, In, Out, Ret>(
+    core: &super::anchor::Core,
+    closure: F,
+    birth: impl FnOnce(&'static Vtable) -> Birth,
+) -> NonNull<Control>
+where
+    F: FnOnce(&Suspender<In, Out>, In) -> Ret,
+{
+    let vtable = const { &Typed::<F, In, Out, Ret>::VTABLE };
+    let whole = Box::new(Whole {
+        control: Control::new(core, birth(vtable)),
+        closure: UnsafeCell::new(MaybeUninit::new(closure)),
+    });
+    let whole = NonNull::from(Box::leak(whole));
+    let control = whole.cast::<Control>();
+    // SAFETY: just allocated.
+    unsafe { control.as_ref() }.set_whole(whole.as_ptr().cast());
+    control
+}

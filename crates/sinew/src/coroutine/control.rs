@@ -1,0 +1,489 @@
+//! The record of one coroutine.
+//!
+//! Owns: its state, its two contexts, its stack while it has one, its place in the anchor's list.
+//! Thread: the anchor's, for all of it.
+//!
+//! Invariants
+//! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
+//!   Done then, else by the anchor's end, after everything of that anchor is Done.
+//! - I2. `stack` is there exactly while frames of the body exist; `span` is its size then, unless the frames are being
+//!   ended, and 0 otherwise.
+//! - I3. While the state is Running the record is not freed, whoever drops the handle.
+//! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
+//!   raised. (The one exception: it was resumed by a destructor that a panic ran, and then panicked itself.)
+//!
+//! | state | stack | closure | entered by | left by |
+//! |---|---|---|---|---|
+//! | Ready | no | in the record | its making | `enter_slow`, `discard` |
+//! | Running | yes (no in `discard`) | on the stack | an entry, `discard` | a suspend, the end |
+//! | Suspended | yes | on the stack | a suspend | an entry |
+//! | Done | no | gone | the end | – |
+#![expect(unsafe_code, reason = "switches stacks")]
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::panic::{Location, resume_unwind};
+use std::ptr::{self, NonNull};
+
+use sinew_context::arch::stack_pointer;
+use sinew_context::frame::prepare;
+use sinew_context::stack::{Stack, StackConfig, StackError};
+use sinew_context::{Context, switch_word};
+
+use crate::coroutine::anchor::Core;
+use crate::coroutine::body::Vtable;
+use crate::coroutine::word::Word;
+use crate::join::Outcome;
+use crate::scheduler::body::Payload;
+use crate::scheduler::forced;
+
+/// How often a body may swallow the forced unwind before the process ends.
+const SWALLOWED_MAX: u32 = 16;
+/// The same where it cannot be told whether the body swallowed it or a destructor runs.
+const REFUSED_MAX: u32 = 1_000;
+
+/// Where a coroutine is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// It has not run yet.
+    Ready,
+    /// It runs, or something that it resumed does.
+    Running,
+    /// It has suspended.
+    Suspended,
+    /// It has ended.
+    Done,
+}
+
+/// The state, as the record has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    Ready,
+    Running,
+    /// Running, resumed on a thread that was panicking already: by a destructor.
+    RunningInPanic,
+    Suspended,
+    Done,
+}
+
+/// Whether a resume that is not the plain case can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Entry {
+    /// The coroutine is Running now: switch to it.
+    Entered,
+    /// It is Done, or runs.
+    State,
+    /// It was cancelled before it had run; to be discarded.
+    Unwanted,
+    /// There is no stack.
+    NoMemory,
+}
+
+/// The record; see the file's head.
+#[repr(C)]
+pub(super) struct Control {
+    /// Where the body goes on.
+    pub(super) body: UnsafeCell<Context>,
+    /// Where the one who resumed goes on; the first frame links to it.
+    pub(super) caller: UnsafeCell<Context>,
+    /// The lowest address of the stack.
+    limit: Cell<usize>,
+    /// I2.
+    span: Cell<usize>,
+    phase: Cell<Phase>,
+    /// A cancel was requested.
+    cancelled: Cell<bool>,
+    /// The body has confirmed the cancel.
+    confirmed: Cell<bool>,
+    /// The frames are to go: suspending raises the forced unwind.
+    ending: Cell<bool>,
+    outcome: Cell<Option<Outcome>>,
+    /// How often the forced unwind was raised or refused.
+    swallowed: Cell<u32>,
+    /// The highest address of the stack.
+    base: Cell<usize>,
+    stack: Cell<Option<Stack>>,
+    /// What the body panicked with while it was being ended.
+    pub(super) kept_panic: Cell<Option<Payload>>,
+    pub(super) vtable: &'static Vtable,
+    /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
+    whole: Cell<*mut ()>,
+    /// The anchor; it outlives the record.
+    anchor: NonNull<Core>,
+    /// The list: the next record, and the pointer that points here.
+    next: Cell<*const Control>,
+    slot: Cell<*const Cell<*const Control>>,
+    config: StackConfig,
+    id: u64,
+    name: Option<Box<str>>,
+    location: &'static Location<'static>,
+}
+
+/// What is known of a coroutine at its making.
+pub(super) struct Birth {
+    pub(super) vtable: &'static Vtable,
+    pub(super) config: StackConfig,
+    pub(super) name: Option<Box<str>>,
+    pub(super) location: &'static Location<'static>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coroutine")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    #[inline]
+    pub(super) fn new(core: &Core, birth: Birth) -> Self {
+        Self {
+            body: UnsafeCell::new(Context::EMPTY),
+            caller: UnsafeCell::new(Context::EMPTY),
+            limit: Cell::new(0),
+            span: Cell::new(0),
+            phase: Cell::new(Phase::Ready),
+            cancelled: Cell::new(core.is_closing()),
+            confirmed: Cell::new(false),
+            ending: Cell::new(false),
+            outcome: Cell::new(None),
+            swallowed: Cell::new(0),
+            base: Cell::new(0),
+            stack: Cell::new(None),
+            kept_panic: Cell::new(None),
+            vtable: birth.vtable,
+            whole: Cell::new(ptr::null_mut()),
+            anchor: NonNull::from(core),
+            next: Cell::new(ptr::null()),
+            slot: Cell::new(ptr::null()),
+            config: birth.config,
+            id: core.next_id(),
+            name: birth.name,
+            location: birth.location,
+        }
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        match self.phase.get() {
+            Phase::Ready => State::Ready,
+            Phase::Running | Phase::RunningInPanic => State::Running,
+            Phase::Suspended => State::Suspended,
+            Phase::Done => State::Done,
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        self.outcome.get()
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.get()
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.set(true);
+    }
+
+    /// Records the body's consent to a cancel; says whether there was one.
+    pub(super) fn confirm(&self) -> bool {
+        if self.cancelled.get() {
+            self.confirmed.set(true);
+        }
+        self.cancelled.get()
+    }
+
+    /// The allocation that the record is the first part of.
+    pub(super) fn whole(&self) -> *mut () {
+        self.whole.get()
+    }
+
+    pub(super) fn set_whole(&self, whole: *mut ()) {
+        self.whole.set(whole);
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        // SAFETY: the anchor outlives the record.
+        unsafe { self.anchor.as_ref() }
+    }
+
+    /// Links the record in front of the list that starts in `head`.
+    ///
+    /// # Safety
+    ///
+    /// It is in no list; it and `head` stay in place until it is unlinked.
+    pub(super) unsafe fn link(&self, head: &Cell<*const Self>) {
+        let next = head.replace(self);
+        self.next.set(next);
+        self.slot.set(head);
+        // SAFETY: what a list names is alive.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.slot.set(&raw const self.next);
+        }
+    }
+
+    /// Takes the record out of the list that it is in.
+    pub(super) fn unlink(&self) {
+        let slot = self.slot.replace(ptr::null());
+        let next = self.next.replace(ptr::null());
+        // SAFETY: the slot is the list's head or the next field of a linked record; null means: not linked.
+        let Some(place) = (unsafe { slot.as_ref() }) else {
+            return;
+        };
+        place.set(next);
+        // SAFETY: what a list names is alive.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.slot.set(slot);
+        }
+    }
+
+    /// Binds a stack to a Ready coroutine: it can be entered afterwards. If there is no stack nothing has changed.
+    fn start(&self) -> Result<(), StackError> {
+        debug_assert_eq!(self.phase.get(), Phase::Ready);
+        let stack = self.core().take_stack(&self.config)?;
+        // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
+        unsafe { stack.set_owner(self.whole.get(), describe) };
+        let base = stack.base().as_ptr();
+        let limit = stack.limit().addr().get();
+        self.limit.set(limit);
+        self.base.set(base.addr());
+        self.span.set(base.addr() - limit);
+        let entry = self.vtable.entry;
+        let argument = self.whole.get().expose_provenance();
+        // SAFETY: the stack is this coroutine's alone until it has ended; the record outlives that.
+        let context = unsafe { prepare(base, entry, argument, self.caller.get()) };
+        // SAFETY: the body does not run.
+        unsafe { *self.body.get() = context };
+        self.stack.set(Some(stack));
+        Ok(())
+    }
+
+    /// Makes it Running if it is Suspended and the thread does not panic; else nothing has happened.
+    #[inline]
+    pub(super) fn try_enter(&self) -> bool {
+        let plain = self.phase.get() == Phase::Suspended && !std::thread::panicking();
+        if plain {
+            self.phase.set(Phase::Running);
+        }
+        plain
+    }
+
+    /// The same for every case.
+    #[inline(never)]
+    pub(super) fn enter_slow(&self) -> Entry {
+        match self.phase.get() {
+            Phase::Suspended => {}
+            Phase::Running | Phase::RunningInPanic | Phase::Done => return Entry::State,
+            Phase::Ready if self.cancelled.get() => return Entry::Unwanted,
+            Phase::Ready => {
+                if self.start().is_err() {
+                    return Entry::NoMemory;
+                }
+            }
+        }
+        self.set_running();
+        Entry::Entered
+    }
+
+    fn set_running(&self) {
+        self.phase.set(if std::thread::panicking() {
+            Phase::RunningInPanic
+        } else {
+            Phase::Running
+        });
+    }
+
+    /// Runs the body until it suspends or ends, handing it `word`. Returns its word.
+    ///
+    /// # Safety
+    ///
+    /// The coroutine has just been entered. `word` is for an `In` that the body's side may take; anything if the body is
+    /// being ended.
+    #[inline(always)]
+    pub(super) unsafe fn switch_in(&self, word: Word) -> Word {
+        // SAFETY: the body's context was prepared or saved, and has not been resumed since.
+        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
+    }
+
+    /// Says after a `switch_in` whether the body has only suspended.
+    #[inline]
+    pub(super) fn note_suspended(&self) -> bool {
+        let suspended = self.phase.get() != Phase::Done;
+        if suspended {
+            self.phase.set(Phase::Suspended);
+        }
+        suspended
+    }
+
+    /// The body's last word on its own stack: from here on it is Done.
+    pub(super) fn set_done(&self, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Returned if self.confirmed.get() => Outcome::Cancelled,
+            other => other,
+        };
+        self.outcome.set(Some(outcome));
+        self.phase.set(Phase::Done);
+    }
+
+    /// Gives the stack of an ended coroutine back. Whatever was to be read from it has been.
+    pub(super) fn release_stack(&self) {
+        debug_assert_eq!(self.phase.get(), Phase::Done);
+        self.span.set(0);
+        self.limit.set(0);
+        self.base.set(0);
+        if let Some(stack) = self.stack.take() {
+            self.core().put_stack(stack);
+        }
+    }
+
+    /// Whether the caller may suspend as this coroutine now: it runs on its stack, which is not being unwound.
+    #[inline]
+    pub(super) fn may_suspend(&self) -> bool {
+        // I2: a span of 0 refuses every address. A thread that panics is looked at more closely elsewhere.
+        stack_pointer().wrapping_sub(self.limit.get()) < self.span.get()
+            && !std::thread::panicking()
+    }
+
+    /// The closer look where `may_suspend` said no: whether it stays a no. Raises the forced unwind where one is due.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse(&self) -> bool {
+        let address = stack_pointer();
+        if address < self.limit.get() || address >= self.base.get() {
+            return true;
+        }
+        let panicking = std::thread::panicking();
+        if panicking && self.phase.get() != Phase::RunningInPanic {
+            return true;
+        }
+        if !self.ending.get() {
+            return false;
+        }
+        if panicking || cfg!(panic = "abort") {
+            self.count_swallowed(REFUSED_MAX);
+            return true;
+        }
+        self.unwind()
+    }
+
+    /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
+    /// unwind, or says so where there is no unwinding.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn must_end(&self) -> bool {
+        if self.ending.get() && !cfg!(panic = "abort") {
+            self.unwind();
+        }
+        self.ending.get()
+    }
+
+    /// Raises the forced unwind, or ends the process if the body has swallowed too many.
+    fn unwind(&self) -> ! {
+        self.count_swallowed(SWALLOWED_MAX);
+        forced::unwind()
+    }
+
+    fn count_swallowed(&self, max: u32) {
+        let swallowed = self.swallowed.get() + 1;
+        self.swallowed.set(swallowed);
+        if swallowed > max {
+            forced::report_and_abort(self.id, self.name(), "anchor");
+        }
+    }
+
+    /// Ends the coroutine, whatever its state; afterwards it is Done, unless it runs: then nothing has happened.
+    /// Hands out what it panicked with meanwhile.
+    ///
+    /// The record may be freed by others as soon as this has returned.
+    pub(super) fn end(&self) -> Option<Payload> {
+        match self.phase.get() {
+            Phase::Ready => self.discard(),
+            Phase::Suspended => {
+                self.cancelled.set(true);
+                self.ending.set(true);
+                self.span.set(0);
+                self.set_running();
+                // SAFETY: it has just been entered, and is being ended.
+                unsafe { self.switch_in(Word::uninit()) };
+                // While ending nothing switches out, so the body has ended.
+                assert_eq!(self.phase.get(), Phase::Done, "an ended body is done");
+                self.release_stack();
+                self.kept_panic.take()
+            }
+            Phase::Running | Phase::RunningInPanic | Phase::Done => None,
+        }
+    }
+
+    /// Ends a Ready coroutine that somebody wants to resume; raises the panic of its closure's drop.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn discard_loudly(&self) {
+        if let Some(payload) = self.discard() {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Ends a Ready coroutine: drops its closure unrun.
+    pub(super) fn discard(&self) -> Option<Payload> {
+        debug_assert_eq!(self.phase.get(), Phase::Ready);
+        // The closure may hold this very handle: I3.
+        self.phase.set(Phase::Running);
+        // SAFETY: Ready: the closure is in the record, and the state above keeps everyone else from it.
+        let payload = unsafe { (self.vtable.drop_closure)(self) };
+        let outcome = match payload {
+            None => Outcome::Cancelled,
+            Some(_) => Outcome::Error,
+        };
+        self.set_done(outcome);
+        payload
+    }
+
+    /// Frees a record.
+    ///
+    /// # Safety
+    ///
+    /// It is Done, and nobody uses it afterwards.
+    pub(super) unsafe fn free(this: NonNull<Self>) {
+        // SAFETY: the caller's last use.
+        let control = unsafe { this.as_ref() };
+        debug_assert_eq!(control.phase.get(), Phase::Done);
+        control.unlink();
+        let (free, whole) = (control.vtable.free, control.whole.get());
+        // SAFETY: the table is that of the record's own type.
+        unsafe { free(whole) };
+    }
+}
+
+/// Writes who a coroutine is into the overflow report. Reads what never changes.
+unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
+    // SAFETY: a record outlives its hold on the stack.
+    let control = unsafe { &*owner.cast::<Control>() };
+    let mut write = || -> fmt::Result {
+        write!(out, "{}", control.id)?;
+        if let Some(name) = control.name() {
+            write!(out, " \"{name}\"")?;
+        }
+        write!(out, ", made at {}", control.location)
+    };
+    // The report's writer does not fail; if it did, the rest of the report would still come.
+    let _cut_short = write().is_err();
+}

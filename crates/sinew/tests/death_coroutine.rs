@@ -1,0 +1,104 @@
+//! Death tests: bodies that will not end, overflows, foreign frames that cannot be unwound.
+#![allow(unsafe_code, reason = "calls back through a C function")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Output};
+
+use sinew::coroutine::{Coroutine, SuspendError, Suspender, anchor};
+
+const CHILD: &str = "SINEW_DEATH_CHILD";
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Runs the test of this name again as a child, which is to abort.
+fn aborts(test: &str, needles: &[&str]) {
+    let output: Output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let signal = output.status.signal();
+    assert_eq!(signal, Some(libc::SIGABRT), "{:?}\n{text}", output.status);
+    for needle in needles {
+        assert!(text.contains(needle), "no {needle:?} in:\n{text}");
+    }
+}
+
+// contract: C6
+#[test]
+fn a_body_that_swallows_every_unwind_is_reported() {
+    if !is_child() {
+        let needles = ["coroutine", "(stubborn)", "anchor is ending"];
+        return aborts("a_body_that_swallows_every_unwind_is_reported", &needles);
+    }
+    anchor(|a| {
+        let mut c = Coroutine::builder(a)
+            .name("stubborn")
+            .build(|s: &Suspender<(), ()>, ()| {
+                loop {
+                    let _ = catch_unwind(AssertUnwindSafe(|| s.suspend(())));
+                }
+            })
+            .unwrap();
+        let _: Result<sinew::coroutine::Step<(), ()>, _> = c.resume(());
+        std::mem::forget(c);
+    });
+}
+
+#[test]
+fn a_body_that_asks_for_ever_while_the_thread_panics_is_reported() {
+    if !is_child() {
+        let test = "a_body_that_asks_for_ever_while_the_thread_panics_is_reported";
+        return aborts(test, &["(unnamed)", "anchor is ending"]);
+    }
+    anchor(|a| {
+        let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+            let _ = catch_unwind(AssertUnwindSafe(|| s.suspend(())));
+            while let Err(SuspendError::State(())) = s.suspend(()) {}
+        });
+        c.resume(()).unwrap();
+        let _c = c;
+        panic!("outer");
+    });
+}
+
+// contract: C18
+#[test]
+fn an_overflow_names_the_coroutine() {
+    if !is_child() {
+        let needles = ["\"deep\"", "death_coroutine.rs"];
+        return aborts("an_overflow_names_the_coroutine", &needles);
+    }
+    #[expect(unconditional_recursion, reason = "overflows")]
+    fn dive(n: u64) -> u64 {
+        std::hint::black_box(dive(n + 1)) + n
+    }
+    anchor(|a| {
+        let mut c = Coroutine::builder(a)
+            .name("deep")
+            .build(|_: &Suspender<(), ()>, ()| dive(0))
+            .unwrap();
+        let _ = c.resume(());
+    });
+}
+
+// contract: C4
+#[test]
+fn unwinding_through_a_callback_that_cannot_unwind_aborts() {
+    if !is_child() {
+        let test = "unwinding_through_a_callback_that_cannot_unwind_aborts";
+        return aborts(test, &["cannot unwind"]);
+    }
+    extern "C" fn call(s: &Suspender<(), ()>) {
+        let _ = s.suspend(());
+    }
+    anchor(|a| {
+        let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| call(s));
+        c.resume(()).unwrap();
+        drop(c);
+    });
+}

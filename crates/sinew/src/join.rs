@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -364,6 +365,18 @@ impl<T> JoinHandle<T> {
     #[must_use]
     pub fn unparker(&self) -> Unparker {
         Unparker::new(self.block.clone())
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Gives the handle up; hands out a panic that nobody joined instead of reporting it.
+    pub(crate) fn abandon(self) -> Option<Payload> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: this is the handle's end.
+        let payload = unsafe { body::abandon(NonNull::from(&*this.block)) };
+        // SAFETY: the reference is given up once: the handle's own drop does not run.
+        drop(unsafe { ptr::read(&raw const this.block) });
+        payload
     }
 }
 

@@ -11,11 +11,12 @@ mod join;
 pub mod net;
 mod park;
 mod scheduler;
+mod scope;
 pub mod sync;
 mod sys;
 pub mod time;
 
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, shield, timeout, timeout_deadline};
 pub use error::{Cancelled, Closed, Elapsed, WaitError, is_cancelled};
 pub use join::{JoinError, JoinHandle, Outcome};
 pub use park::{
@@ -24,4 +25,5 @@ pub use park::{
 };
 pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};
 pub use scheduler::{RunError, run, try_run};
+pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use time::{sleep, sleep_until};

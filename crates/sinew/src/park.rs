@@ -60,7 +60,7 @@ pub fn park_deadline(deadline: Instant) -> Result<(), WaitError> {
 fn park_until(deadline_ns: Option<u64>) -> Result<(), WaitError> {
     let waiting = Waiting::new(deadline_ns)?;
     let Some(block) = waiting.block() else {
-        return park_thread(deadline_ns);
+        return park_thread(&waiting);
     };
     let mut cell = block.park.lock();
     if *cell == Park::Permit {
@@ -89,15 +89,18 @@ fn park_until(deadline_ns: Option<u64>) -> Result<(), WaitError> {
     waiting.result(reason)
 }
 
-fn park_thread(deadline_ns: Option<u64>) -> Result<(), WaitError> {
-    let Some(deadline_ns) = deadline_ns else {
+fn park_thread(waiting: &Waiting<'_>) -> Result<(), WaitError> {
+    if let Some(reason) = waiting.refused() {
+        return waiting.result(reason);
+    }
+    let Some(deadline_ns) = waiting.deadline_ns() else {
         std::thread::park();
         return Ok(());
     };
     let left_ns = deadline_ns.saturating_sub(clock::now_ns());
     std::thread::park_timeout(Duration::from_nanos(left_ns));
     if clock::now_ns() >= deadline_ns {
-        Err(WaitError::Timeout)
+        waiting.result(waiting.blame(Reason::Timeout))
     } else {
         Ok(())
     }
@@ -201,7 +204,7 @@ pub fn in_coroutine() -> bool {
 #[must_use]
 pub fn stopping() -> bool {
     match place() {
-        Place::Coroutine(_, block) => block.is_cancelled(),
+        Place::Coroutine(_, block) => block.is_cancelled() || block.is_refused(),
         Place::Thread | Place::Frame => false,
     }
 }
@@ -237,7 +240,7 @@ pub fn yield_now() -> Result<(), WaitError> {
         place if !place.may_wait() => Err(WaitError::State),
         Place::Coroutine(scheduler, block) => {
             scheduler.yield_turn(block);
-            if block.is_cancelled() {
+            if block.is_refused() {
                 scheduler.note_refusal(block);
                 return Err(WaitError::Cancelled);
             }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use io_rig::{bare, fill_fd, hanging, place_at, unix_pair, watchdog};
+use io_rig::{bare, fill_fd, hanging, place_at, refusing, unix_pair, watchdog};
 use sinew::io::{Interest, accept, connect, pipe, read, ready, recvfrom, sendto, write};
 use sinew::{go_local, run, spawn_local, yield_now};
 
@@ -112,7 +112,7 @@ fn a_connect_succeeds_or_says_why_not() {
         write(&accepted, b"hi", None).unwrap();
         let mut buffer = [0; 8];
         assert_eq!(read(&socket, &mut buffer, None).unwrap(), 2);
-        drop(listener);
+        let (address, _reserved) = refusing();
         let socket = nonblocking_socket(socket2::Type::STREAM);
         let error = connect(&socket, &address, None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use io_rig::{std_pair, watchdog};
-use sinew::net::TcpStream;
+use sinew::net::{TcpStream, UnixStream};
 use sinew::{run, spawn_local};
 
 const BYTES: usize = 64 << 20;
@@ -130,4 +130,20 @@ fn a_plain_thread_waits_under_signals() {
     let sending = std::thread::spawn(move || send(a));
     let received = under_signals(move || receive(TcpStream::from_std(b).unwrap()));
     assert_eq!(sending.join().unwrap(), received);
+}
+
+// contract: I2
+#[test]
+fn writing_to_a_closed_connection_raises_no_signal() {
+    // Rust's start-up ignores SIGPIPE; here it would end the process.
+    // SAFETY: the default action involves no code of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    run(|| {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        drop(b);
+        let parts = [std::io::IoSlice::new(b"x")];
+        let broken = std::io::ErrorKind::BrokenPipe;
+        assert_eq!(a.write(b"x").unwrap_err().kind(), broken);
+        assert_eq!(a.write_vectored(&parts).unwrap_err().kind(), broken);
+    });
 }

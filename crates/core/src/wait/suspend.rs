@@ -53,6 +53,8 @@ pub enum Kind {
     Cancel = 10,
     /// An event to be set or triggered.
     Event = 11,
+    /// The children of a scope to end.
+    Scope = 12,
 }
 
 impl Kind {
@@ -71,6 +73,7 @@ impl Kind {
             9 => Self::Writable,
             10 => Self::Cancel,
             11 => Self::Event,
+            12 => Self::Scope,
             _ => Self::Nothing,
         }
     }
@@ -91,6 +94,7 @@ impl Kind {
             Self::Writable => "writable",
             Self::Cancel => "cancel",
             Self::Event => "event",
+            Self::Scope => "scope",
         }
     }
 }

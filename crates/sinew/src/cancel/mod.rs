@@ -10,7 +10,11 @@
 #![expect(unsafe_code, reason = "waits in the token's queue")]
 
 mod deadline;
+mod limited;
 
+pub use limited::{shield, timeout, timeout_deadline};
+
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -179,11 +183,11 @@ impl CancelToken {
         });
     }
 
-    /// Fires this token and all below it, level by level: a deep tree needs no deep stack.
+    /// Fires this token and all below it, level by level, in the order of their making: a deep tree needs no deep stack.
     fn fire(&self, cause: Cause) {
-        let mut tokens = vec![self.clone()];
+        let mut tokens = VecDeque::from([self.clone()]);
         let mut panicked = None;
-        while let Some(token) = tokens.pop() {
+        while let Some(token) = tokens.pop_front() {
             for entry in token.fire_one(&cause) {
                 match entry {
                     Entry::Child(child) => {

@@ -1,13 +1,13 @@
 //! The frame that no coroutine of its outlives.
 //!
-//! Owns: the records of its coroutines, their stacks, the first panic that nobody was there to take.
+//! Owns: the records of its coroutines, their warm stacks (or it uses the scheduler's), the first panic that nobody was there to take.
 //! Thread: its own.
 //!
 //! Invariants
 //! - I1. Every record that was made for it is in `live`, in `ended`, or freed.
 //! - I2. When `close` has ended, every coroutine is Done and every record is freed. Handles that still exist are in
 //!   leaked memory: their lifetime has ended, so nothing can use or drop them.
-//! - I3. No reference into `stacks` is held while user code runs.
+//! - I3. No reference to the stacks is held while user code runs, or across a switch.
 #![expect(unsafe_code, reason = "follows pointers to records")]
 
 use std::cell::{Cell, UnsafeCell};
@@ -22,7 +22,7 @@ use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
 
 use crate::coroutine::control::{Control, State};
 use crate::scheduler::body::{Payload, drop_payload};
-use crate::scheduler::{forced, spawn};
+use crate::scheduler::{Scheduler, current, forced, spawn};
 
 /// What coroutines belong to: made by [`anchor`].
 ///
@@ -38,9 +38,13 @@ pub struct Anchor<'a, 'env: 'a> {
 pub(super) struct Core {
     live: Cell<*const Control>,
     ended: Cell<*const Control>,
-    /// Made when the first coroutine starts.
-    stacks: UnsafeCell<Option<StackCache>>,
+    /// The stacks of the scheduler around it; it outlives the anchor, which is a frame inside its `run`.
+    scheduler_stacks: Option<NonNull<StackCache>>,
+    /// Where there is no scheduler: made when the first coroutine starts.
+    own_stacks: UnsafeCell<Option<StackCache>>,
     ids: Cell<Range<u64>>,
+    /// At hand, because it takes a few divisions to lay out.
+    default_config: StackConfig,
     closing: Cell<bool>,
     kept_panic: Cell<Option<Payload>>,
 }
@@ -139,8 +143,10 @@ impl Core {
         Self {
             live: Cell::new(ptr::null()),
             ended: Cell::new(ptr::null()),
-            stacks: UnsafeCell::new(None),
+            scheduler_stacks: current::with_scheduler(Scheduler::stacks),
+            own_stacks: UnsafeCell::new(None),
             ids: Cell::new(0..0),
+            default_config: StackConfig::default(),
             closing: Cell::new(false),
             kept_panic: Cell::new(None),
         }
@@ -151,6 +157,12 @@ impl Core {
         self.closing.get()
     }
 
+    #[inline]
+    pub(super) fn default_config(&self) -> StackConfig {
+        self.default_config
+    }
+
+    #[inline]
     pub(super) fn next_id(&self) -> u64 {
         let mut range = self.ids.take();
         let id = range.next().unwrap_or_else(|| {
@@ -174,15 +186,23 @@ impl Core {
     }
 
     pub(super) fn take_stack(&self, config: &StackConfig) -> Result<Stack, StackError> {
-        // SAFETY: I3: one call, no user code in it.
-        let stacks = unsafe { &mut *self.stacks.get() };
-        stacks.get_or_insert_default().get(config)
+        self.with_stacks(|stacks| stacks.get(config))
     }
 
     pub(super) fn put_stack(&self, stack: Stack) {
+        self.with_stacks(|stacks| stacks.put(stack));
+    }
+
+    /// `f` is one call of the cache.
+    #[inline]
+    fn with_stacks<R>(&self, f: impl FnOnce(&mut StackCache) -> R) -> R {
+        if let Some(mut stacks) = self.scheduler_stacks {
+            // SAFETY: I3, which is the scheduler's rule as well; it outlives the anchor.
+            return f(unsafe { stacks.as_mut() });
+        }
         // SAFETY: I3.
-        let stacks = unsafe { &mut *self.stacks.get() };
-        stacks.get_or_insert_default().put(stack);
+        let stacks = unsafe { &mut *self.own_stacks.get() };
+        f(stacks.get_or_insert_default())
     }
 
     /// Keeps a panic that nobody can take now for the anchor to raise at its end; the first one counts.

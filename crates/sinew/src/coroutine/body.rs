@@ -32,7 +32,7 @@ pub(super) struct Vtable {
     /// Drops the closure; hands out what that panicked with.
     pub(super) drop_closure: unsafe fn(&Control) -> Option<Payload>,
     /// Frees the record, whose closure is gone.
-    pub(super) free: unsafe fn(NonNull<Control>),
+    pub(super) free: unsafe fn(*mut ()),
 }
 
 /// What a body ends with, unless it is being ended.
@@ -68,10 +68,9 @@ where
     ///
     /// The record was made for these types and its closure has not been taken.
     unsafe fn take_closure(control: &Control) -> F {
-        let whole = ptr::from_ref(control).cast::<Whole<F>>();
-        // SAFETY: the record is the first field of a whole of this type.
+        let whole = control.whole().cast::<Whole<F>>();
+        // SAFETY: the record was made for this type.
         let closure = unsafe { &raw const (*whole).closure };
-        // SAFETY: as above.
         let closure = UnsafeCell::raw_get(closure).cast_const();
         // SAFETY: I1.
         unsafe { closure.cast::<F>().read() }
@@ -83,9 +82,9 @@ where
         catch_unwind(AssertUnwindSafe(|| drop(closure))).err()
     }
 
-    unsafe fn free(control: NonNull<Control>) {
+    unsafe fn free(whole: *mut ()) {
         // SAFETY: allocated by `allocate` for this type, and the caller's last use.
-        drop(unsafe { Box::from_raw(control.cast::<Whole<F>>().as_ptr()) });
+        drop(unsafe { Box::from_raw(whole.cast::<Whole<F>>()) });
     }
 
     /// The first frame's function.
@@ -144,6 +143,7 @@ where
 }
 
 /// Allocates the record of a new coroutine.
+#[inline]
 pub(super) fn allocate<F, In, Out, Ret>(
     core: &super::anchor::Core,
     closure: F,
@@ -157,6 +157,9 @@ where
         control: Control::new(core, birth(vtable)),
         closure: UnsafeCell::new(MaybeUninit::new(closure)),
     });
-    // The pointer to the whole, so that the closure can be reached through it.
-    NonNull::from(Box::leak(whole)).cast()
+    let whole = NonNull::from(Box::leak(whole));
+    let control = whole.cast::<Control>();
+    // SAFETY: just allocated.
+    unsafe { control.as_ref() }.set_whole(whole.as_ptr().cast());
+    control
 }

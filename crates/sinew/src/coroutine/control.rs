@@ -109,6 +109,8 @@ pub(super) struct Control {
     /// What the body panicked with while it was being ended.
     pub(super) kept_panic: Cell<Option<Payload>>,
     pub(super) vtable: &'static Vtable,
+    /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
+    whole: Cell<*mut ()>,
     /// The anchor; it outlives the record.
     anchor: NonNull<Core>,
     /// The list: the next record, and the pointer that points here.
@@ -139,6 +141,7 @@ impl fmt::Debug for Control {
 }
 
 impl Control {
+    #[inline]
     pub(super) fn new(core: &Core, birth: Birth) -> Self {
         Self {
             body: UnsafeCell::new(Context::EMPTY),
@@ -155,6 +158,7 @@ impl Control {
             stack: Cell::new(None),
             kept_panic: Cell::new(None),
             vtable: birth.vtable,
+            whole: Cell::new(ptr::null_mut()),
             anchor: NonNull::from(core),
             next: Cell::new(ptr::null()),
             slot: Cell::new(ptr::null()),
@@ -208,6 +212,15 @@ impl Control {
         self.cancelled.get()
     }
 
+    /// The allocation that the record is the first part of.
+    pub(super) fn whole(&self) -> *mut () {
+        self.whole.get()
+    }
+
+    pub(super) fn set_whole(&self, whole: *mut ()) {
+        self.whole.set(whole);
+    }
+
     pub(super) fn core(&self) -> &Core {
         // SAFETY: the anchor outlives the record.
         unsafe { self.anchor.as_ref() }
@@ -247,16 +260,15 @@ impl Control {
     fn start(&self) -> Result<(), StackError> {
         debug_assert_eq!(self.phase.get(), Phase::Ready);
         let stack = self.core().take_stack(&self.config)?;
-        let owner = ptr::from_ref(self);
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
-        unsafe { stack.set_owner(owner.cast(), describe) };
+        unsafe { stack.set_owner(self.whole.get(), describe) };
         let base = stack.base().as_ptr();
         let limit = stack.limit().addr().get();
         self.limit.set(limit);
         self.base.set(base.addr());
         self.span.set(base.addr() - limit);
         let entry = self.vtable.entry;
-        let argument = owner.expose_provenance();
+        let argument = self.whole.get().expose_provenance();
         // SAFETY: the stack is this coroutine's alone until it has ended; the record outlives that.
         let context = unsafe { prepare(base, entry, argument, self.caller.get()) };
         // SAFETY: the body does not run.
@@ -455,9 +467,9 @@ impl Control {
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);
         control.unlink();
-        let free = control.vtable.free;
+        let (free, whole) = (control.vtable.free, control.whole.get());
         // SAFETY: the table is that of the record's own type.
-        unsafe { free(this) };
+        unsafe { free(whole) };
     }
 }
 

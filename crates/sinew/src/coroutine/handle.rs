@@ -93,11 +93,12 @@ where
     /// });
     /// ```
     #[track_caller]
+    #[inline]
     pub fn new<'env, F>(anchor: &'a Anchor<'a, 'env>, f: F) -> Self
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
-        Self::make(anchor, None, StackConfig::default(), f)
+        Self::make(anchor, None, anchor.core().default_config(), f)
     }
 
     /// Options for a coroutine.
@@ -112,6 +113,7 @@ where
     }
 
     #[track_caller]
+    #[inline]
     fn make<F>(
         anchor: &'a Anchor<'a, '_>,
         name: Option<Box<str>>,

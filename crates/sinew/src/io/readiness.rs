@@ -38,7 +38,18 @@ pub(super) fn wait_ready(
     deadline_ns: Option<u64>,
 ) -> io::Result<()> {
     match place() {
-        Place::Thread => poll_thread(fd, direction, deadline_ns),
+        Place::Thread => {
+            let waiting = Waiting::new(deadline_ns)?;
+            if let Some(reason) = waiting.refused() {
+                return Ok(waiting.result(reason)?);
+            }
+            match poll_thread(fd, direction, waiting.deadline_ns()) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    Ok(waiting.result(waiting.blame(Reason::Timeout))?)
+                }
+                result => result,
+            }
+        }
         Place::Frame => Err(WaitError::State.into()),
         Place::Coroutine(scheduler, block) => {
             let waiting = Waiting::new(deadline_ns)?;

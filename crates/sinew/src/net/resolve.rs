@@ -22,6 +22,9 @@ use crate::error::WaitError;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
 
+#[cfg(test)]
+mod tests;
+
 /// How many lookups run at the same time.
 const THREADS_MAX: usize = 8;
 /// How long a thread without work stays.
@@ -33,6 +36,8 @@ type Answer = io::Result<Vec<SocketAddr>>;
 struct Request {
     host: String,
     port: u16,
+    /// Who knows the answer: the system.
+    ask: fn(&str, u16) -> Answer,
     state: Lock<State>,
 }
 
@@ -65,19 +70,23 @@ pub(super) fn resolve(host: &str, port: u16) -> Answer {
     match place() {
         Place::Thread => ask_system(host, port),
         Place::Frame => Err(WaitError::State.into()),
-        Place::Coroutine(..) => {
-            let request = Arc::new(Request {
-                host: host.to_owned(),
-                port,
-                state: Lock::new(State {
-                    answer: None,
-                    asker: Queue::new(),
-                }),
-            });
-            submit(&request)?;
-            request.wait()
-        }
+        Place::Coroutine(..) => resolve_elsewhere(host, port, ask_system),
     }
+}
+
+/// Has a resolver thread ask, and waits for the answer.
+fn resolve_elsewhere(host: &str, port: u16, ask: fn(&str, u16) -> Answer) -> Answer {
+    let request = Arc::new(Request {
+        host: host.to_owned(),
+        port,
+        ask,
+        state: Lock::new(State {
+            answer: None,
+            asker: Queue::new(),
+        }),
+    });
+    submit(&request)?;
+    request.wait()
 }
 
 fn ask_system(host: &str, port: u16) -> Answer {
@@ -115,7 +124,7 @@ fn serve() {
             drop(pool);
             // I1: the asker's count is the other one.
             if Arc::strong_count(&request) > 1 {
-                request.answer(ask_system(&request.host, request.port));
+                request.answer((request.ask)(&request.host, request.port));
             }
             drop(request);
             pool = lock();

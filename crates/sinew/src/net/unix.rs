@@ -2,22 +2,19 @@
 //!
 //! Owns: nothing beyond what `Watched` owns. Thread: any.
 
-use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType, acceptfrom_with, bind, getpeername,
-    getsockname, listen, socket_with, socketpair,
+    AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket_with, socketpair,
 };
-use socket2::SockRef;
+use socket2::{SockAddr, SockRef};
 
 use crate::error::WaitError;
 use crate::io::{Direction, Limits, Watched, named};
@@ -37,17 +34,12 @@ fn new_socket() -> io::Result<OwnedFd> {
 }
 
 /// The kernel's form of an address as std's.
-fn local(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
-    let Some(address) = address else {
-        return SocketAddr::from_pathname("");
-    };
-    let address = SocketAddrUnix::try_from(address)?;
-    if let Some(name) = address.abstract_name() {
+fn local(address: &SockAddr) -> io::Result<SocketAddr> {
+    if let Some(name) = address.as_abstract_namespace() {
         return SocketAddr::from_abstract_name(name);
     }
-    let path = address.path();
-    let path = path.as_ref().map_or(&[][..], |path| path.to_bytes());
-    SocketAddr::from_pathname(OsStr::from_bytes(path))
+    // No path is how std writes an unnamed address.
+    SocketAddr::from_pathname(address.as_pathname().unwrap_or(Path::new("")))
 }
 
 /// A Unix socket that takes connections, as [`std::os::unix::net::UnixListener`].
@@ -118,10 +110,11 @@ impl UnixListener {
     /// `TimedOut`; the kernel's.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let accepted = self.watched.call(Direction::Read, &self.limits, |fd| {
-            Ok(acceptfrom_with(fd, FLAGS)?)
+            SockRef::from(&fd).accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
         });
-        let (fd, address) = accepted?;
-        Ok((UnixStream::over(Watched::new(fd)), local(address)?))
+        let (socket, address) = accepted?;
+        let stream = UnixStream::over(Watched::new(socket.into()));
+        Ok((stream, local(&address)?))
     }
 
     /// The connections, one after another, for ever.
@@ -156,7 +149,7 @@ impl UnixListener {
     ///
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        local(Some(getsockname(&self.watched)?))
+        local(&SockRef::from(&self.watched).local_addr()?)
     }
 
     /// Another descriptor for the same listener; the timeout and the deadline are copied.
@@ -313,7 +306,7 @@ impl UnixStream {
     ///
     /// `NotConnected` if the connection is gone.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        local(getpeername(&self.stream)?)
+        local(&self.stream.options().peer_addr()?)
     }
 
     /// The address of this side.
@@ -322,7 +315,7 @@ impl UnixStream {
     ///
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        local(Some(getsockname(&self.stream)?))
+        local(&self.stream.options().local_addr()?)
     }
 }
 

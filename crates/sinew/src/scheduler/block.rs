@@ -53,8 +53,12 @@ pub(crate) mod flag {
     pub(crate) const OWN_STACK: u8 = 4;
     /// The coroutine confirmed the cancel.
     pub(crate) const CONFIRMED: u8 = 8;
+    /// It is, or was, inside of a limit (`super::limit`): its waits look at the chain.
+    pub(crate) const LIMITED: u8 = 16;
+    /// Its wait cannot be cancelled.
+    pub(crate) const DEAF: u8 = 32;
     /// It runs a callback in which nothing may wait.
-    pub(crate) const IN_CALLBACK: u8 = 16;
+    pub(crate) const IN_CALLBACK: u8 = 64;
 }
 
 /// Bits of [`Block::life`].
@@ -210,13 +214,35 @@ impl Block {
         self.flags.store(self.flags.load(Relaxed) | flag, Relaxed);
     }
 
-    /// Clears a flag. Owner thread.
+    /// Takes a flag away. Owner thread.
     #[inline]
     pub(crate) fn clear(&self, flag: u8) {
         self.flags.store(self.flags.load(Relaxed) & !flag, Relaxed);
     }
 
-    /// Whether a cancel was requested: waits are to be refused.
+    /// Whether waits are to be refused: because of a cancel, or of a limit around the code that runs. Owner thread.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        if self.has(flag::LIMITED) {
+            self.is_refused_within()
+        } else {
+            self.is_cancelled()
+        }
+    }
+
+    #[cold]
+    fn is_refused_within(&self) -> bool {
+        let limit = self
+            .extra()
+            .map_or(std::ptr::null(), |extra| extra.limits.get());
+        // SAFETY: a limit in the chain is alive.
+        match unsafe { limit.as_ref() } {
+            Some(limit) => limit.refuses(self.is_cancelled()),
+            None => self.is_cancelled(),
+        }
+    }
+
+    /// Whether a cancel was requested.
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.load(Relaxed)

@@ -201,8 +201,17 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             }));
             match dropped {
                 Ok(None) => {}
-                Ok(Some(payload)) | Err(payload) => super::unhandled::report(block.id(), payload),
+                Ok(Some(payload)) | Err(payload) => Self::complain(block, payload),
             }
+        }
+    }
+
+    /// A panic that nobody can join: to the scope that the coroutine is a child of, or to whoever listens.
+    fn complain(block: &Block, payload: Payload) {
+        match block.extra().and_then(|extra| extra.family.get()) {
+            // SAFETY: the scope waits for this child.
+            Some(family) => unsafe { family.as_ref() }.keep_panic(payload),
+            None => super::unhandled::report(block.id(), payload),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The thread-locals of the runtime: which scheduler runs on this thread, and whether its own code may wait.
+//! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, and whether
+//! that may wait.
 //!
 //! Owns: the pointer and the flag. It is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
@@ -9,9 +10,11 @@ use std::ptr;
 
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
+use crate::scheduler::limit::Limit;
 
 thread_local! {
     static SCHEDULER: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
+    static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
     /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
@@ -21,6 +24,13 @@ thread_local! {
 pub(super) fn scheduler() -> *const Scheduler {
     // A thread-local without a destructor is reachable to the thread's end.
     SCHEDULER.get()
+}
+
+/// The chain of limits that the thread's own code is inside of.
+pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
+    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference stays on it: a cell
+    // is not `Sync`.
+    LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
 }
 
 /// Sets the thread's scheduler and returns the one before.

@@ -6,6 +6,7 @@
     reason = "finds itself from the link that a cancel is posted by"
 )]
 
+use std::cell::Cell;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +17,8 @@ use sinew_core::inbox::Link;
 
 use crate::cancel::{CancelToken, Key};
 use crate::scheduler::block::Block;
+use crate::scheduler::limit::Limit;
+use crate::scope::Family;
 
 /// The rarely needed part of a control block.
 pub(crate) struct Extra {
@@ -28,6 +31,10 @@ pub(crate) struct Extra {
     pub(crate) name: OnceLock<Arc<str>>,
     pub(crate) stack: OnceLock<StackConfig>,
     pub(crate) token: OnceLock<(CancelToken, Key)>,
+    /// The limits that the coroutine is inside of, the innermost first. Owner thread.
+    pub(crate) limits: Cell<*const Limit>,
+    /// The scope that it is a child of. Owner thread.
+    pub(crate) family: Cell<Option<NonNull<Family>>>,
 }
 
 // SAFETY: the block pointer is an identity and is followed only by those that hold a reference; the link has
@@ -45,6 +52,8 @@ impl Extra {
             name: OnceLock::new(),
             stack: OnceLock::new(),
             token: OnceLock::new(),
+            limits: Cell::new(std::ptr::null()),
+            family: Cell::new(None),
         }
     }
 

@@ -34,6 +34,7 @@ pub(crate) mod current;
 pub(crate) mod door;
 pub(crate) mod extra;
 pub(crate) mod forced;
+pub(crate) mod limit;
 mod ready;
 pub(crate) mod slab;
 pub(crate) mod spawn;
@@ -173,6 +174,11 @@ impl Scheduler {
 
     pub(super) fn free_blocks(&self) -> &Free {
         &self.free
+    }
+
+    /// The warm stacks, for anchors inside: whoever follows the pointer keeps I4.
+    pub(crate) fn stacks(&self) -> NonNull<StackCache> {
+        NonNull::from(&self.stacks).cast()
     }
 
     pub(crate) fn door(&self) -> &'static Door {
@@ -362,6 +368,10 @@ impl Scheduler {
         }
         let alive = &self.door.figures.alive;
         alive.store(alive.load(Relaxed) - 1, Relaxed);
+        if let Some(family) = block.extra().and_then(|extra| extra.family.take()) {
+            // SAFETY: its scope waits for this child.
+            unsafe { family.as_ref() }.child_ended();
+        }
     }
 
     /// Looks at everything that can make coroutines runnable; with `Some(0)` without waiting.
@@ -507,7 +517,8 @@ impl Scheduler {
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
     pub(super) fn tell_cancel(&self, block: &Block) {
         let mine = ptr::eq(block.door.load(Relaxed), self.door);
-        if mine && !block.is_done() && block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
+        let listens = mine && !block.is_done() && !block.has(flag::DEAF) && block.is_refused();
+        if listens && block.waiter.word.claim(Reason::Cancelled) == Claim::Won {
             self.ready.push(block);
         }
     }

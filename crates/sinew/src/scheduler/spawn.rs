@@ -376,7 +376,7 @@ impl Scheduler {
     ///
     /// `body`, what it borrows and what it returns are good until the coroutine has ended and its result is taken.
     #[inline]
-    pub(super) unsafe fn spawn_block<F: FnOnce() -> T, T>(
+    pub(crate) unsafe fn spawn_block<F: FnOnce() -> T, T>(
         &self,
         body: F,
         life: u8,

@@ -20,6 +20,7 @@ use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 use crate::error::WaitError;
 use crate::scheduler::block::Block;
 use crate::scheduler::current::{Place, place};
+use crate::scheduler::limit::{self, Limit};
 use crate::sys::clock;
 
 /// A party about to wait, with its deadline.
@@ -85,6 +86,27 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// When the wait ends at the latest: by its own deadline, or by a limit's.
+    #[inline]
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        match limit::innermost(self.place).and_then(Limit::deadline_ns) {
+            Some(limit_ns) => Some(
+                self.deadline_ns
+                    .map_or(limit_ns, |own_ns| own_ns.min(limit_ns)),
+            ),
+            None => self.deadline_ns,
+        }
+    }
+
+    /// Turns a timeout that is a limit's into a cancel.
+    #[inline]
+    pub(crate) fn blame(&self, reason: Reason) -> Reason {
+        match limit::innermost(self.place) {
+            Some(limit) if reason == Reason::Timeout => limit.blame(self.deadline_ns),
+            _ => reason,
+        }
+    }
+
     /// Waits for nothing but the deadline and a cancel.
     pub(crate) fn sleep(&self, record: Record) -> Reason {
         if let Some(reason) = self.refused() {
@@ -122,7 +144,9 @@ unsafe impl Suspend for Waiting<'_> {
     #[inline]
     fn refused(&self) -> Option<Reason> {
         match self.place {
-            Place::Coroutine(_, block) if block.is_cancelled() => Some(Reason::Cancelled),
+            Place::Coroutine(_, block) if block.is_refused() => Some(Reason::Cancelled),
+            Place::Thread => limit::innermost(self.place)
+                .and_then(|limit| limit.refuses(false).then_some(Reason::Cancelled)),
             _ => None,
         }
     }
@@ -130,12 +154,15 @@ unsafe impl Suspend for Waiting<'_> {
     #[inline]
     fn suspend(&self, record: Record) -> Reason {
         match self.place {
-            Place::Coroutine(scheduler, block) => scheduler.wait(block, record, self.deadline_ns),
+            Place::Coroutine(scheduler, block) => {
+                let reason = scheduler.wait(block, record, self.deadline_ns());
+                self.blame(reason)
+            }
             Place::Thread | Place::Frame => {
                 let party = self.thread.get().cast::<ThreadParty>();
                 // SAFETY: `party` initialised it for this wait.
                 let party = unsafe { &*party };
-                let reason = party.wait(self.deadline_ns);
+                let reason = self.blame(party.wait(self.deadline_ns()));
                 // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
                 // the party needs no drop and stays readable for the unlinking.
                 drop(unsafe { std::ptr::read(&raw const party.thread) });

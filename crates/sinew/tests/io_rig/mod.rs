@@ -66,6 +66,15 @@ pub(crate) fn unix_pair() -> (OwnedFd, OwnedFd) {
     (a.into(), b.into())
 }
 
+/// An address that is taken and at which nobody listens.
+pub(crate) fn refusing() -> (SocketAddr, socket2::Socket) {
+    let stream = socket2::Type::STREAM;
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, stream, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    (socket.local_addr().unwrap().as_socket().unwrap(), socket)
+}
+
 /// An address at which a connect neither succeeds nor fails: its backlog is full.
 pub(crate) struct Hanging {
     pub(crate) address: SocketAddr,
@@ -95,14 +104,18 @@ pub(crate) fn hanging() -> Hanging {
     }
 }
 
-/// Writes until nothing more goes in.
-pub(crate) fn fill(mut stream: impl Write) {
+/// Writes until nothing more goes in; the stream has a write timeout. The kernel may find more room a little later.
+pub(crate) fn fill(stream: impl Write) {
+    let error = write_until_error(stream);
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+}
+
+/// Writes until that fails.
+pub(crate) fn write_until_error(mut stream: impl Write) -> io::Error {
     let chunk = vec![7; 1 << 16];
     loop {
-        match stream.write(&chunk) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => return,
-            Err(error) => panic!("{error}"),
+        if let Err(error) = stream.write(&chunk) {
+            return error;
         }
     }
 }

@@ -1,0 +1,83 @@
+//! The resolver threads with answers of the tests' own: their number, cancels, abandoned requests.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use super::{Answer, THREADS_MAX, resolve_elsewhere};
+
+/// What a test's lookups do: they wait until the test opens the gate of their name.
+#[derive(Default)]
+struct Gate {
+    open: bool,
+    begun: usize,
+    now: usize,
+    most: usize,
+}
+
+static GATES: Mutex<Option<HashMap<String, Gate>>> = Mutex::new(None);
+static CHANGED: Condvar = Condvar::new();
+
+fn with_gate<R>(name: &str, f: impl FnOnce(&mut Gate) -> R) -> R {
+    let mut gates = GATES.lock().unwrap();
+    let gates = gates.get_or_insert_default();
+    let result = f(gates.entry(name.to_owned()).or_default());
+    CHANGED.notify_all();
+    result
+}
+
+fn wait_for(name: &str, ready: impl Fn(&Gate) -> bool) {
+    let mut gates = GATES.lock().unwrap();
+    while !gates
+        .as_ref()
+        .and_then(|gates| gates.get(name))
+        .is_some_and(&ready)
+    {
+        gates = CHANGED.wait(gates).unwrap();
+    }
+}
+
+fn ask(host: &str, port: u16) -> Answer {
+    with_gate(host, |gate| {
+        gate.begun += 1;
+        gate.now += 1;
+        gate.most = gate.most.max(gate.now);
+    });
+    wait_for(host, |gate| gate.open);
+    with_gate(host, |gate| gate.now -= 1);
+    Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+}
+
+// One test, for the threads are the process's.
+#[test]
+fn lookups_on_a_bounded_number_of_threads() {
+    crate::run(|| {
+        let lookups: Vec<_> = (0..40)
+            .map(|port| {
+                crate::spawn_local(move || resolve_elsewhere("many", port, ask).unwrap()[0].port())
+            })
+            .collect();
+        crate::sleep(Duration::ZERO).unwrap();
+        wait_for("many", |gate| gate.begun == THREADS_MAX);
+        // All threads are busy: this one is queued, and a cancel ends its wait all the same.
+        let queued = crate::spawn_local(|| resolve_elsewhere("queued", 1, ask));
+        crate::sleep(Duration::ZERO).unwrap();
+        queued.cancel("test");
+        let error = queued.join().unwrap().unwrap_err();
+        assert!(crate::is_cancelled(&error), "{error}");
+        // And one that has begun.
+        lookups[0].cancel("test");
+        lookups[0].wait().unwrap();
+        with_gate("many", |gate| gate.open = true);
+        let mut lookups = lookups.into_iter().zip(0..);
+        let (cancelled, _) = lookups.next().unwrap();
+        assert!(cancelled.join().is_err());
+        for (lookup, port) in lookups {
+            assert_eq!(lookup.join().unwrap(), port);
+        }
+        assert!(with_gate("many", |gate| gate.most) <= THREADS_MAX);
+        // Nobody waited for it any more when its turn came.
+        assert_eq!(with_gate("queued", |gate| gate.begun), 0);
+    });
+}

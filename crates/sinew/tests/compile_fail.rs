@@ -1,0 +1,39 @@
+//! What the types promise not to compile.
+//!
+//! Each case in `compile_fail/` has the compiler's words beside it. That a type is neither `Send` nor `Sync` is held here
+//! instead, since the compiler's words on that name private fields.
+
+use sinew::coroutine::{Anchor, Builder, Coroutine, Generator, Suspender, Yielder};
+
+/// Holds at compile time that a type does not implement a trait: if it does, the call below has two meanings.
+macro_rules! assert_not {
+    ($trait:path: $($type:ty),+ $(,)?) => {{
+        trait Ambiguous<Which> {
+            fn holds() {}
+        }
+        impl<T: ?Sized> Ambiguous<()> for T {}
+        impl<T: ?Sized + $trait> Ambiguous<u8> for T {}
+        $(<$type as Ambiguous<_>>::holds();)+
+    }};
+}
+
+// contract: C1
+#[test]
+fn coroutines_stay_on_their_thread() {
+    assert_not!(Send:
+        Coroutine<'static, (), (), ()>, Suspender<(), ()>, Anchor<'static, 'static>, Generator<'static, ()>,
+        Yielder<'static, ()>, &'static Suspender<(), ()>, &'static Anchor<'static, 'static>,
+        Builder<'static, 'static, (), (), ()>,
+    );
+    assert_not!(Sync:
+        Coroutine<'static, (), (), ()>, Suspender<(), ()>, Anchor<'static, 'static>, Generator<'static, ()>,
+        Yielder<'static, ()>, Builder<'static, 'static, (), (), ()>,
+    );
+}
+
+// contract: C1, C16
+#[test]
+fn what_must_not_compile_does_not() {
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/compile_fail/*.rs");
+}

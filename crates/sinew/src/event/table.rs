@@ -511,3 +511,6 @@ impl<F> fmt::Display for CreateError<F> {
 }
 
 impl<F> error::Error for CreateError<F> {}
+
+#[cfg(test)]
+mod tests;

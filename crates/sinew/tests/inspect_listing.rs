@@ -33,6 +33,8 @@ fn a_listing_tells_what_each_coroutine_waits_for() {
         let wait = info.wait.unwrap();
         assert_eq!((wait.what, wait.owner), ("sleep", None));
         assert!(wait.until.unwrap() > wait.since + Duration::from_secs(3500));
+        assert_eq!(info.parent, Some(me));
+        assert_eq!(find(me).unwrap().parent, None);
         assert!(info.spawned_at.file().ends_with("inspect_listing.rs"));
         assert!(info.stack_used_bytes.unwrap() > 0);
         assert!(info.stack_bytes.unwrap() >= 240 * 1024);

@@ -8,7 +8,7 @@
 //! | `context`, `timer`, `stack`, `refusals`, `payload` before the end | the owner thread |
 //! | `link` | whoever made the block runnable, then the owner |
 //! | `waiter`, `node` | the wait protocol, see `sinew_core::wait` |
-//! | `seq`, `kind`, `object`, `owner`, `since`, `until`, `id`, `location` | written by the owner thread, read by listings from any |
+//! | `seq`, `kind`, `object`, `owner`, `since`, `parent`, `id`, `location` | written by the owner thread, read by listings from any |
 //! | `flags` | written by the owner thread, read by any |
 //! | `cancel`, `life`, `outcome`, `refs` | any thread, atomically |
 //! | `park`, `joiners` | any thread, under their own short locks |
@@ -84,6 +84,9 @@ pub(crate) enum Park {
     Parked,
 }
 
+/// A bit of [`Block::kind`], beside the kind's number: the wait has a deadline, which its timer tells.
+pub(crate) const TIMED: u8 = 0x80;
+
 /// How many bytes of closure or result fit into a block.
 pub(crate) const PAYLOAD_BYTES: usize = 24;
 
@@ -121,7 +124,8 @@ pub(crate) struct Block {
     pub(crate) object: AtomicUsize,
     pub(crate) owner: AtomicU64,
     pub(crate) since: AtomicU64,
-    pub(crate) until: AtomicU64,
+    /// The id of the coroutine that spawned it; 0 if none did.
+    pub(crate) parent: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Block>() == 256, "a block takes four cache lines");
@@ -151,7 +155,7 @@ impl Block {
             owner: AtomicU64::new(0),
             since: AtomicU64::new(0),
             timer: TimerNode::new(),
-            until: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
             park: Lock::new(Park::Empty),
@@ -268,13 +272,13 @@ impl Block {
 
     /// Writes the wait record. Owner thread, right before it suspends.
     #[inline]
-    pub(super) fn write_record(&self, record: Record, since_ns: u64, until_ns: u64) {
+    pub(super) fn write_record(&self, record: Record, since_ns: u64, is_timed: bool) {
         self.change(|| {
             self.object.store(record.object, Relaxed);
             self.owner.store(record.owner, Relaxed);
             self.since.store(since_ns, Relaxed);
-            self.until.store(until_ns, Relaxed);
-            self.kind.store(record.kind as u8, Relaxed);
+            let timed = if is_timed { TIMED } else { 0 };
+            self.kind.store(record.kind as u8 | timed, Relaxed);
         });
     }
 

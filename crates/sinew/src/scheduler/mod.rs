@@ -256,7 +256,7 @@ impl Scheduler {
 
     /// Suspends the current coroutine, whose waiter is armed, until someone's claim wakes it.
     pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
-        me.write_record(record, self.tick_ns.get(), deadline_ns.unwrap_or(0));
+        me.write_record(record, self.tick_ns.get(), deadline_ns.is_some());
         if let Some(deadline_ns) = deadline_ns {
             // SAFETY: I4: one call, no user code in it.
             let wheel = unsafe { &mut *self.wheel.get() };

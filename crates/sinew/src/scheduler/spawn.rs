@@ -405,6 +405,9 @@ impl Scheduler {
                 .location
                 .store(ptr::from_ref(location).cast_mut(), Relaxed);
             block.id.store(self.next_id(), Relaxed);
+            // SAFETY: the current block is alive.
+            let parent = unsafe { self.current().as_ref() }.map_or(0, Block::id);
+            block.parent.store(parent, Relaxed);
         });
         let figures = &self.door().figures;
         figures

@@ -30,6 +30,8 @@ pub(crate) struct Extra {
     pub(crate) cancel_posted: AtomicBool,
     pub(crate) name: OnceLock<Arc<str>>,
     pub(crate) stack: OnceLock<StackConfig>,
+    /// Whether the stack is to be without memory at the start.
+    pub(crate) clean_stack: AtomicBool,
     pub(crate) token: OnceLock<(CancelToken, Key)>,
     /// The limits that the coroutine is inside of, the innermost first. Owner thread.
     pub(crate) limits: Cell<*const Limit>,
@@ -51,6 +53,7 @@ impl Extra {
             cancel_posted: AtomicBool::new(false),
             name: OnceLock::new(),
             stack: OnceLock::new(),
+            clean_stack: AtomicBool::new(false),
             token: OnceLock::new(),
             limits: Cell::new(std::ptr::null()),
             family: Cell::new(None),

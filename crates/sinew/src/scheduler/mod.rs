@@ -324,7 +324,13 @@ impl Scheduler {
             }
         };
         match stack {
-            Ok(stack) => {
+            Ok(mut stack) => {
+                if block
+                    .extra()
+                    .is_some_and(|extra| extra.clean_stack.load(Relaxed))
+                {
+                    stack.clean();
+                }
                 let base = stack.base().as_ptr();
                 self.bind(block, stack);
                 let address = ptr::from_ref(block).expose_provenance();

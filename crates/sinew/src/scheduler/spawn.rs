@@ -174,6 +174,7 @@ pub struct Builder {
     name: Option<String>,
     stack_bytes: Option<usize>,
     guard_bytes: usize,
+    clean_stack: bool,
     parent: Option<CancelToken>,
 }
 
@@ -200,6 +201,14 @@ impl Builder {
     /// pages; 0 means one page. Foreign code without stack probes wants a guard as large as its largest frame.
     pub fn guard_size(mut self, bytes: usize) -> Self {
         self.guard_bytes = bytes;
+        self
+    }
+
+    /// Starts the coroutine on a stack without memory, so that its high-water mark
+    /// ([`crate::inspect::Info::stack_high_water_bytes`]) is its own, exact to a page. Costs a system call at the start, and
+    /// the pages anew.
+    pub fn clean_stack(mut self, clean: bool) -> Self {
+        self.clean_stack = clean;
         self
     }
 
@@ -302,6 +311,10 @@ impl Builder {
         }
         if let Some(config) = config {
             block.extra_or_new().stack.get_or_init(|| config);
+            block.set(flag::OWN_STACK);
+        }
+        if self.clean_stack {
+            block.extra_or_new().clean_stack.store(true, Relaxed);
             block.set(flag::OWN_STACK);
         }
         if let Some(parent) = &self.parent {

@@ -144,6 +144,13 @@ impl StackConfig {
         self.layout.guard_bytes
     }
 
+    /// Whether `stack` is of this configuration, or of one that rounds to the same.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, stack: &Stack) -> bool {
+        stack.slot.class().layout() == self.layout
+    }
+
     fn layout(&self) -> SlotLayout {
         self.layout
     }
@@ -324,8 +331,9 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Who runs on a slot, for the overflow handler: async-signal-safe.
-fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
+/// Who runs on a slot, and the function that describes it; `None` if nobody was named. Async-signal-safe.
+#[must_use]
+pub fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
     // SAFETY: headers of guarded slots lie on mapped memory, zero or written by `Stack`; a slot
     // that has faulted in its guard is guarded.
     let header = unsafe { slot.header().as_ref() };

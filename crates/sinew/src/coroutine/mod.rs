@@ -57,6 +57,7 @@ mod suspender;
 mod word;
 
 pub use anchor::{Anchor, anchor};
+pub(crate) use control::Hold;
 pub use control::State;
 pub use generator::{Generator, Yielder};
 pub use handle::{Builder, Coroutine, ResumeError, Step};

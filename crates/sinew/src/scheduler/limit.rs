@@ -20,6 +20,7 @@ use std::ptr;
 
 use sinew_core::wait::Reason;
 
+use crate::coroutine::Hold;
 use crate::scheduler::block::flag;
 use crate::scheduler::current::{self, Place, place};
 
@@ -78,6 +79,8 @@ impl Limit {
             },
             has_struck: Cell::new(false),
         };
+        // On a stand-alone coroutine's stack: another party must not take it away with the limit in this one's chain.
+        let _hold = Hold::new();
         let entered = Entered { chain, around };
         chain.set(ptr::from_ref(&limit));
         let value = f();

@@ -2,11 +2,10 @@
 //!
 //! Exit status: 0 all went well, 1 it ran and did not succeed, 2 it could not start.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use sinew_cli::{load, serve};
+use clap::{Parser, Subcommand};
+use sinew_cli::{load, serve, tour};
 
 #[derive(Debug, Parser)]
 #[command(name = "sinew", version, about = "Stackful coroutines at work")]
@@ -17,6 +16,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show what the runtime can do, step by step; this is what `sinew` alone does
+    Tour(tour::command::Arguments),
     /// Serve the files of a folder over HTTP/1.1
     Serve(serve::command::Arguments),
     /// Put load on an HTTP server and report rates and latencies
@@ -27,15 +28,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Some(Command::Serve(arguments)) => serve::command::execute(arguments),
         Some(Command::Load(arguments)) => load::command::execute(&arguments),
-        None => default_command(),
-    }
-}
-
-/// What `sinew` without a subcommand does.
-fn default_command() -> ExitCode {
-    let help = Arguments::command().render_help();
-    match write!(io::stdout(), "{help}") {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_closed) => ExitCode::FAILURE,
+        Some(Command::Tour(arguments)) => tour::command::execute(&arguments),
+        None => tour::command::execute(&tour::command::Arguments::default()),
     }
 }

@@ -6,8 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use sinew::coroutine::{Coroutine, Step, SuspendError, Suspender, anchor};
-use sinew::sync::channel::unbounded;
-use sinew::{Outcome, run, scope, shield, sleep, spawn_local, timeout, yield_now};
+use sinew::{Outcome, run, scope, shield, sleep, timeout, yield_now};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -77,45 +76,6 @@ fn an_anchor_opened_in_a_scheduler_that_is_gone_has_stacks_of_its_own() {
         outer.resume(()).unwrap();
         assert_eq!(outer.resume(()).unwrap(), Step::Done(3));
     });
-}
-
-#[test]
-fn a_scope_waits_in_the_coroutine_that_ends_it() {
-    let sum = run(|| {
-        let (give, take) = unbounded();
-        let taker = spawn_local(move || take.recv().unwrap());
-        let sum = Cell::new(0);
-        anchor(|a| {
-            let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
-                scope(|inner| {
-                    for n in 1..=3 {
-                        let sum = &sum;
-                        inner.spawn(move || {
-                            yield_now().unwrap();
-                            yield_now().unwrap();
-                            sum.set(sum.get() + n);
-                        });
-                    }
-                    s.suspend(()).unwrap();
-                });
-                sum.get()
-            });
-            // The scope is opened here …
-            c.resume(()).unwrap();
-            let c = &mut c;
-            let sum = scope(|s| {
-                // … and ended there, while the one that opened it waits for something else.
-                let ender = s.spawn(move || c.resume(()).unwrap().done().unwrap());
-                let (_never, nothing) = unbounded::<u8>();
-                assert!(nothing.recv_timeout(Duration::from_millis(20)).is_err());
-                ender.join().unwrap()
-            });
-            assert_eq!(sum, 6);
-        });
-        give.send(sum.get()).unwrap();
-        taker.join().unwrap()
-    });
-    assert_eq!(sum, 6);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! - I1: with a limit of requests, exactly so many are tried, failures counted, unless the time is
 //!   up first.
 //! - I2: [`run`] returns after every coroutine it started has ended, at most the smaller of the
-//!   timeout and one second after the time is up.
+//!   timeout and one second after the time is up. If it is cancelled, so is each of them.
 //! - I3: a server that refuses connections is not asked in a busy loop.
 
 pub mod command;
@@ -18,10 +18,9 @@ mod report;
 mod tally;
 mod target;
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use exchange::Client;
@@ -30,7 +29,7 @@ pub use tally::Errors;
 use tally::{Failure, Tally};
 pub use target::{Target, TargetError};
 
-use crate::rt::{self, Cancelled, Shared, WaitError, WaitGroup};
+use crate::rt::{self, Shared, WaitError, WaitGroup};
 
 /// How long a request that is under way when the time is up may still take.
 const OVERTIME: Duration = Duration::from_secs(1);
@@ -97,8 +96,8 @@ struct Run {
     request: Vec<u8>,
     started: Instant,
     stop_at: Option<Instant>,
-    taken: AtomicU64,
-    tally: Mutex<Tally>,
+    taken: Cell<u64>,
+    tally: RefCell<Tally>,
 }
 
 /// Puts load on a server and reports what was measured; `progress` is called ten times a second.
@@ -106,10 +105,14 @@ struct Run {
 /// # Suspends
 /// Always.
 ///
+/// # Cancellation
+/// Ends with an error that [`rt::is_cancelled`] recognises; its connections are told to stop, and close
+/// soon after.
+///
 /// # Errors
 /// The host cannot be resolved, there are zero or too many connections or zero requests, or there
-/// is no limit at all; the message names which. Also when the calling coroutine is cancelled. A
-/// server that does not answer is not an error of this function: the report counts it.
+/// is no limit at all; the message names which. A server that does not answer is not an error of
+/// this function: the report counts it.
 pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
     check(&config)?;
     let addresses = config.target.resolve()?;
@@ -121,8 +124,8 @@ pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Rep
         addresses,
         request,
         started,
-        taken: AtomicU64::new(0),
-        tally: Mutex::new(Tally::new()),
+        taken: Cell::new(0),
+        tally: RefCell::new(Tally::new()),
     });
     let live = WaitGroup::new();
     let workers: Vec<_> = (0..run.config.connections)
@@ -138,11 +141,11 @@ pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Rep
         match live.wait_timeout(PROGRESS_INTERVAL) {
             Ok(()) => break,
             Err(WaitError::Timeout) => progress(run.progress()),
-            Err(WaitError::Cancelled) => {
+            Err(_cancelled) => {
                 workers
                     .iter()
                     .for_each(|worker| worker.cancel("the run was cancelled"));
-                return Err(io::Error::other("the load run was cancelled"));
+                return Err(rt::Cancelled.into());
             }
         }
     }
@@ -213,7 +216,7 @@ impl Run {
                 }
                 Err(_other) => rt::yield_now(),
             };
-            if waited == Err(Cancelled) {
+            if waited.is_err() {
                 break;
             }
             if outcome != Err(Failure::Connect) {
@@ -234,12 +237,11 @@ impl Run {
         match self.config.requests {
             None => true,
             // INVARIANT: I1.
-            Some(limit) => self
-                .taken
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                    (taken < limit).then_some(taken + 1)
-                })
-                .is_ok(),
+            Some(limit) => {
+                let taken = self.taken.get();
+                self.taken.set(limit.min(taken + 1));
+                taken < limit
+            }
         }
     }
 
@@ -256,8 +258,9 @@ impl Run {
         }
     }
 
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The counters; nobody keeps them across a wait.
+    fn tally(&self) -> RefMut<'_, Tally> {
+        self.tally.borrow_mut()
     }
 }
 

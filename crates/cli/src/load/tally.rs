@@ -1,6 +1,6 @@
 //! What has happened so far, of all connections together.
 //!
-//! Owns: the counters and the latency histogram, behind one lock that is held for a few stores.
+//! Owns: the counters and the latency histogram.
 
 use std::time::Duration;
 

@@ -84,13 +84,11 @@ impl fmt::Display for Target {
 impl Target {
     /// The addresses of the host, at least one.
     pub(super) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
-        let found = rt::resolve(&self.host, self.port);
-        let named = |kind, why: &dyn fmt::Display| {
-            io::Error::new(kind, format!("cannot resolve host `{}`: {why}", self.host))
-        };
-        let addresses = found.map_err(|error| named(error.kind(), &error))?;
+        // The runtime's error names the host.
+        let addresses = rt::resolve(&self.host, self.port)?;
         if addresses.is_empty() {
-            return Err(named(io::ErrorKind::NotFound, &"it has no address"));
+            let what = format!("the host `{}` has no address", self.host);
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
         }
         Ok(addresses)
     }

@@ -1,6 +1,6 @@
 //! The `Date` header, formatted once a second.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::rt;
@@ -8,7 +8,7 @@ use crate::rt;
 /// The current date as text, kept for the second it is valid.
 #[derive(Debug, Default)]
 pub(super) struct Date {
-    cached: Mutex<(u64, String)>,
+    cached: RefCell<(u64, String)>,
 }
 
 impl Date {
@@ -21,7 +21,7 @@ impl Date {
         let second = now
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.borrow_mut();
         if cached.0 != second || cached.1.is_empty() {
             *cached = (second, httpdate::fmt_http_date(now));
         }

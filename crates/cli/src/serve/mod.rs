@@ -31,16 +31,17 @@ mod roster;
 mod status;
 pub(crate) mod wire;
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use connection::Connection;
 use date::Date;
 use folder::Folder;
+pub(crate) use path::encoded;
 use roster::{Roster, Seat};
 
 use crate::rt::{self, CancelToken, Shared, TcpListener, TcpStream, WaitError, WaitGroup};
@@ -115,10 +116,10 @@ struct Service {
     date: Date,
     roster: Shared<Roster>,
     live: WaitGroup,
-    turned_away: AtomicUsize,
-    connections: AtomicU64,
-    answers: AtomicU64,
-    panics: AtomicU64,
+    turned_away: Cell<usize>,
+    connections: Cell<u64>,
+    answers: Cell<u64>,
+    panics: Cell<u64>,
 }
 
 /// A server that is bound and not yet running.
@@ -152,10 +153,10 @@ impl Server {
             date: Date::default(),
             roster: Shared::default(),
             live: WaitGroup::new(),
-            turned_away: AtomicUsize::new(0),
-            connections: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
+            turned_away: Cell::new(0),
+            connections: Cell::new(0),
+            answers: Cell::new(0),
+            panics: Cell::new(0),
         };
         Ok(Self {
             listener: Shared::new(listener),
@@ -175,6 +176,10 @@ impl Server {
     /// # Suspends
     /// Always.
     ///
+    /// # Cancellation
+    /// Ends with an error that [`rt::is_cancelled`] recognises. No grace can be waited for then: all
+    /// connections are cut, and their coroutines end soon after.
+    ///
     /// # Errors
     /// The listening socket failed for good; what was in flight is finished before.
     pub fn run(self, shutdown: &CancelToken) -> io::Result<Summary> {
@@ -182,13 +187,19 @@ impl Server {
             let (listener, service) = (Shared::clone(&self.listener), Shared::clone(&self.service));
             let shutdown = shutdown.clone();
             rt::spawn_local(move || {
-                shutdown.wait();
+                // If it is told to stop itself, the accept loop has ended already.
+                if shutdown.wait().is_err() {
+                    return Ok(());
+                }
                 service.roster.drain();
                 rt::stop_accepting(&listener)
             })
         };
         let accepted = self.accept_all();
         stopper.cancel("the server has stopped accepting");
+        // It has the listener too, and the port is to be free when this returns. Joining fails only if
+        // this coroutine is cancelled; then the other one ends a moment later.
+        let _ended = stopper.join();
         let Self {
             listener, service, ..
         } = self;
@@ -207,6 +218,7 @@ impl Server {
             match accepted {
                 Ok((stream, _peer)) => self.admit(stream),
                 // INVARIANT: I2.
+                Err(error) if rt::is_cancelled(&error) => return Err(error),
                 Err(error) => match Trouble::of(&error) {
                     Trouble::OneClient => {}
                     // If it is cancelled, so is the next `accept`, which ends the loop.
@@ -228,20 +240,20 @@ impl Server {
         let member = service.live.enter();
         match service.roster.enter(stream, service.config.connections_max) {
             Ok(seat) => {
-                service.connections.fetch_add(1, Ordering::Relaxed);
+                service.connections.update(|count| count + 1);
                 rt::go_local(move || {
                     serve_one(&service, seat);
                     drop(member);
                 });
             }
             Err(stream) => {
-                if service.turned_away.fetch_add(1, Ordering::Relaxed) >= TURNED_AWAY_MAX {
-                    service.turned_away.fetch_sub(1, Ordering::Relaxed);
+                if service.turned_away.get() >= TURNED_AWAY_MAX {
                     return;
                 }
+                service.turned_away.update(|count| count + 1);
                 rt::go_local(move || {
                     connection::turn_away(&service, &stream);
-                    service.turned_away.fetch_sub(1, Ordering::Relaxed);
+                    service.turned_away.update(|count| count - 1);
                     drop(member);
                 });
             }
@@ -253,7 +265,7 @@ impl Server {
 fn serve_one(service: &Service, seat: Seat) {
     let served = catch_unwind(AssertUnwindSafe(|| Connection::new(service, &seat).serve()));
     if served.is_err() {
-        service.panics.fetch_add(1, Ordering::Relaxed);
+        service.panics.update(|count| count + 1);
     }
     drop(seat);
 }
@@ -271,15 +283,15 @@ impl Service {
     }
 
     fn count_answer(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.answers.update(|count| count + 1);
     }
 
     fn summary(&self, cut: usize) -> Summary {
         Summary {
-            connections: self.connections.load(Ordering::Relaxed),
-            answers: self.answers.load(Ordering::Relaxed),
+            connections: self.connections.get(),
+            answers: self.answers.get(),
             cut,
-            panics: self.panics.load(Ordering::Relaxed),
+            panics: self.panics.get(),
         }
     }
 }

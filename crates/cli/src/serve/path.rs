@@ -10,7 +10,7 @@
 //!
 //! Source: RFC 9112, section 3.2; RFC 3986, sections 2.1 and 3.3.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_encode};
 
 /// What may stand in a path unencoded: the unreserved characters and the separator.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC
@@ -19,6 +19,11 @@ const ENCODED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~')
     .remove(b'/');
+
+/// A file name as it stands in a path.
+pub(crate) fn encoded(name: &[u8]) -> PercentEncode<'_> {
+    percent_encode(name, &ENCODED)
+}
 
 /// The target does not name a file in any spelling that is accepted.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +75,7 @@ impl Name {
     /// The path of this folder as a target. It starts with exactly one `/`: nobody can make it name
     /// another host.
     pub(super) fn folder_target(&self) -> String {
-        format!("/{}/", percent_encode(&self.bytes, &ENCODED))
+        format!("/{}/", encoded(&self.bytes))
     }
 }
 

@@ -9,12 +9,10 @@
 //! - I2: a connection between the first byte of a request and the last of its answer is left alone
 //!   until [`Roster::cut`].
 //!
-//! ORDERING: `Seat::set_idle` stores the flag and then loads `draining`; `Roster::drain` stores
-//! `draining` and then loads each flag. With `SeqCst` on all four at least one side sees the other.
+//! All of it is of one scheduler: nothing here suspends, so each method is one step to the others.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::rt::{Shared, Shutdown, TcpStream};
 
@@ -22,15 +20,15 @@ use crate::rt::{Shared, Shutdown, TcpStream};
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
-    idle: AtomicBool,
+    idle: Cell<bool>,
 }
 
 /// All live connections of a server.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    draining: AtomicBool,
-    next: AtomicU64,
-    live: Mutex<HashMap<u64, Shared<Connection>>>,
+    draining: Cell<bool>,
+    next: Cell<u64>,
+    live: RefCell<HashMap<u64, Shared<Connection>>>,
 }
 
 /// A connection's place in the roster; leaving is dropping.
@@ -48,14 +46,14 @@ impl Roster {
         stream: TcpStream,
         limit: usize,
     ) -> Result<Seat, TcpStream> {
-        let mut live = self.lock();
+        let mut live = self.live.borrow_mut();
         if live.len() >= limit {
             return Err(stream);
         }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next.replace(self.next.get() + 1);
         let connection = Shared::new(Connection {
             stream,
-            idle: AtomicBool::new(false),
+            idle: Cell::new(false),
         });
         live.insert(number, Shared::clone(&connection));
         drop(live);
@@ -68,14 +66,14 @@ impl Roster {
 
     /// Whether the server is to stop.
     pub(super) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
+        self.draining.get()
     }
 
     /// Begins to stop: idle connections end now, the others after the answer they are at.
     pub(super) fn drain(&self) {
-        self.draining.store(true, Ordering::SeqCst);
-        for connection in self.lock().values() {
-            if connection.idle.load(Ordering::SeqCst) {
+        self.draining.set(true);
+        for connection in self.live.borrow().values() {
+            if connection.idle.get() {
                 shut(&connection.stream, Shutdown::Read);
             }
         }
@@ -83,15 +81,11 @@ impl Roster {
 
     /// Ends every connection at once; returns how many there were.
     pub(super) fn cut(&self) -> usize {
-        let live = self.lock();
+        let live = self.live.borrow();
         for connection in live.values() {
             shut(&connection.stream, Shutdown::Both);
         }
         live.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Shared<Connection>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,19 +110,19 @@ impl Seat {
     /// Says whether the connection is between requests; `false` means that it must close now.
     #[must_use]
     pub(super) fn set_idle(&self) -> bool {
-        self.connection.idle.store(true, Ordering::SeqCst);
+        self.connection.idle.set(true);
         // INVARIANT: I1.
         !self.is_draining()
     }
 
     /// A request has begun to come.
     pub(super) fn set_busy(&self) {
-        self.connection.idle.store(false, Ordering::SeqCst);
+        self.connection.idle.set(false);
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.roster.lock().remove(&self.number);
+        self.roster.live.borrow_mut().remove(&self.number);
     }
 }

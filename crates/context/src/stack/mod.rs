@@ -331,7 +331,7 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Who runs on a slot, and the function that describes it; `None` if nobody was named. Async-signal-safe.
+/// Who runs on a slot, as given to [`Stack::set_owner`]: async-signal-safe.
 #[must_use]
 pub fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
     // SAFETY: headers of guarded slots lie on mapped memory, zero or written by `Stack`; a slot

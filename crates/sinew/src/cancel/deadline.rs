@@ -95,3 +95,6 @@ fn serve() {
         clockwork = lock();
     }
 }
+
+#[cfg(test)]
+mod tests;

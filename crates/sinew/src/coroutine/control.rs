@@ -7,7 +7,7 @@
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
 //! - I2. `stack` is there exactly while frames of the body exist; `span` is its size then, unless the frames are being
-//!   ended or it is `held`, and 0 otherwise.
+//!   ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
 //!   raised. (The one exception: it was resumed by a destructor that a panic ran, and then panicked itself.)
@@ -27,7 +27,7 @@ use std::ptr::{self, NonNull};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
-use sinew_context::stack::{self, DescribeFn, Stack, StackConfig, StackError};
+use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
 use sinew_context::{Context, switch_word};
 
 use crate::coroutine::anchor::Core;
@@ -101,10 +101,10 @@ pub(super) struct Control {
     /// The frames are to go: suspending raises the forced unwind.
     ending: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
+    /// How many fences stand.
+    fences: Cell<u32>,
     /// How often the forced unwind was raised or refused.
     swallowed: Cell<u32>,
-    /// How many limits of the one who resumed lie on its stack.
-    held: Cell<u32>,
     /// The highest address of the stack.
     base: Cell<usize>,
     stack: Cell<Option<Stack>>,
@@ -155,8 +155,8 @@ impl Control {
             confirmed: Cell::new(false),
             ending: Cell::new(false),
             outcome: Cell::new(None),
+            fences: Cell::new(0),
             swallowed: Cell::new(0),
-            held: Cell::new(0),
             base: Cell::new(0),
             stack: Cell::new(None),
             kept_panic: Cell::new(None),
@@ -378,14 +378,29 @@ impl Control {
         if panicking && self.phase.get() != Phase::RunningInPanic {
             return true;
         }
+        let fenced = self.fences.get() > 0;
         if !self.ending.get() {
-            return self.held.get() > 0;
+            return fenced;
         }
-        if panicking || cfg!(panic = "abort") {
+        if fenced || panicking || cfg!(panic = "abort") {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
         self.unwind()
+    }
+
+    /// From here on it cannot suspend.
+    pub(super) fn raise_fence(&self) {
+        self.fences.set(self.fences.get() + 1);
+        self.span.set(0);
+    }
+
+    /// Takes one fence away.
+    pub(super) fn lower_fence(&self) {
+        self.fences.set(self.fences.get() - 1);
+        if self.fences.get() == 0 && !self.ending.get() {
+            self.span.set(self.base.get() - self.limit.get());
+        }
     }
 
     /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
@@ -476,45 +491,8 @@ impl Control {
     }
 }
 
-/// [`describe`], at one address: by it a stack is known to be a stand-alone coroutine's.
-static DESCRIBE: DescribeFn = describe;
-
-/// While it lives the coroutine that it was made in cannot suspend.
-#[derive(Debug)]
-pub(crate) struct Hold(NonNull<Control>);
-
-impl Hold {
-    /// Holds the stand-alone coroutine on whose stack the calling code runs, if it is one's.
-    ///
-    /// For what is linked into the party that resumed it, and has to be taken out before another one does.
-    #[inline(never)]
-    pub(crate) fn new() -> Option<Self> {
-        let slot = stack::lookup(stack_pointer())?;
-        let (owner, described_by) = stack::owner_of(slot)?;
-        if !ptr::fn_addr_eq(described_by, DESCRIBE) {
-            return None;
-        }
-        let control = NonNull::new(owner.cast_mut().cast::<Control>())?;
-        // SAFETY: it owns the stack that runs, so it is alive.
-        let this = unsafe { control.as_ref() };
-        this.held.set(this.held.get() + 1);
-        // INVARIANT: I2.
-        this.span.set(0);
-        Some(Self(control))
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // SAFETY: the code that made this runs on its stack.
-        let control = unsafe { self.0.as_ref() };
-        control.held.set(control.held.get() - 1);
-        if control.held.get() == 0 && !control.ending.get() {
-            // INVARIANT: I2.
-            control.span.set(control.base.get() - control.limit.get());
-        }
-    }
-}
+/// What marks a stack as a stand-alone coroutine's.
+pub(super) static DESCRIBE: DescribeFn = describe;
 
 /// Writes who a coroutine is into the overflow report. Reads what never changes.
 unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {

@@ -45,20 +45,22 @@
 //! | `body` | the closure, and the first frame of a stack |
 //! | `handle` | the side that resumes |
 //! | `suspender` | the side that suspends |
+//! | `fence` | what keeps one from suspending inside a limit or a scope |
 //! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
 
 mod anchor;
 mod body;
 mod control;
+mod fence;
 mod generator;
 mod handle;
 mod suspender;
 mod word;
 
 pub use anchor::{Anchor, anchor};
-pub(crate) use control::Hold;
 pub use control::State;
+pub(crate) use fence::Fence;
 pub use generator::{Generator, Yielder};
 pub use handle::{Builder, Coroutine, ResumeError, Step};
 pub use suspender::{SuspendError, Suspender};

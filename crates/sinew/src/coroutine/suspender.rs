@@ -57,8 +57,8 @@ impl<In, Out> Suspender<In, Out> {
     /// - [`SuspendError::Cancelled`] as above.
     /// - [`SuspendError::State`], with `out` in it, if the caller does not run on this coroutine's own stack: it is in
     ///   another coroutine that this one has resumed, or in one of a scheduler; also in a destructor that runs because
-    ///   this coroutine panics or is being unwound, and in a panic hook; also inside of a [`timeout`](crate::timeout()) or
-    ///   [`shield`](crate::shield) that the body has entered: those bind whoever has resumed it.
+    ///   this coroutine panics or is being unwound, in a panic hook, and inside a limit or a scope that this coroutine has
+    ///   opened.
     /// - [`SuspendError::Ending`] under `panic = "abort"` only: the coroutine is being ended, and has to return.
     #[inline]
     pub fn suspend(&self, out: Out) -> Result<In, SuspendError<In, Out>> {

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use sinew_core::wait::{Claim, Kind, Reason, Record};
 
 use crate::cancel::CancelToken;
+use crate::coroutine::Fence;
 use crate::error::WaitError;
 use crate::join::{JoinError, JoinHandle, Outcome};
 use crate::scheduler::block::{Block, BlockRef, flag, life};
@@ -33,8 +34,7 @@ use crate::scheduler::forced;
 #[derive(Debug)]
 pub(crate) struct Family {
     alive: Cell<usize>,
-    /// Who waits for the last child: the coroutine that has come to the scope's end. It need not be the one that opened the
-    /// scope, if that was done in a stand-alone coroutine.
+    /// Who waits for the last child: the coroutine that has come to the scope's end.
     waiting: Cell<Option<NonNull<Block>>>,
     panic: RefCell<Option<Payload>>,
 }
@@ -147,6 +147,8 @@ pub fn scope<'env, F, R>(f: F) -> R
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
 {
+    // The children wake the coroutine that is the parent now: a stand-alone one must not suspend and be resumed by another.
+    let _fence = Fence::raise();
     let Place::Coroutine(_, me) = place() else {
         panic!("scope called outside of sinew::run: no coroutine to wait in");
     };

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
-use std::{fmt, ptr};
+use std::{fmt, io, ptr};
 
 use sinew_context::stack::StackError;
 use sinew_core::wait::{Kind, Record, wait_in};
@@ -82,6 +82,14 @@ impl JoinError {
     fn wait(error: WaitError) -> Self {
         Self {
             repr: Repr::Wait(error),
+        }
+    }
+
+    /// That no stack could be had, as an I/O error for the unhandled hook.
+    pub(crate) fn no_stack_error(&self) -> Option<io::Error> {
+        match &self.repr {
+            Repr::NoStack(error) => Some(io::Error::new(io::ErrorKind::OutOfMemory, **error)),
+            Repr::Panic(_) | Repr::Cancelled | Repr::Wait(_) => None,
         }
     }
 

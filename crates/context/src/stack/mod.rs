@@ -144,6 +144,13 @@ impl StackConfig {
         self.layout.guard_bytes
     }
 
+    /// Whether `stack` is of this configuration, or of one that rounds to the same.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, stack: &Stack) -> bool {
+        stack.slot.class().layout() == self.layout
+    }
+
     fn layout(&self) -> SlotLayout {
         self.layout
     }

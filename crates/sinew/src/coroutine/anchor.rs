@@ -38,7 +38,8 @@ pub struct Anchor<'a, 'env: 'a> {
 pub(super) struct Core {
     live: Cell<*const Control>,
     ended: Cell<*const Control>,
-    /// The stacks of the scheduler around it; it outlives the anchor, which is a frame inside its `run`.
+    /// The stacks of the scheduler around it; it outlives the anchor, which is a frame on the stack of one of its
+    /// coroutines. (A frame on a stand-alone coroutine's stack may outlive the scheduler in which that was resumed.)
     scheduler_stacks: Option<NonNull<StackCache>>,
     /// Where there is no scheduler: made when the first coroutine starts.
     own_stacks: UnsafeCell<Option<StackCache>>,
@@ -143,7 +144,7 @@ impl Core {
         Self {
             live: Cell::new(ptr::null()),
             ended: Cell::new(ptr::null()),
-            scheduler_stacks: current::with_scheduler(Scheduler::stacks),
+            scheduler_stacks: current::scheduler_of_this_stack().map(Scheduler::stacks),
             own_stacks: UnsafeCell::new(None),
             ids: Cell::new(0..0),
             default_config: StackConfig::default(),

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
-use crate::scheduler::forced;
+use crate::scheduler::{forced, unhandled};
 
 /// What a panic was raised with.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -184,25 +184,36 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         block.outcome.store(outcome as u8, Relaxed);
         // SAFETY: empty.
         unsafe { Self::put_result(block, result) };
+        // ORDERING: Acquire pairs with the Release of a handle that went on another thread.
+        let mut now = block.life.load(Acquire);
+        while now & life::HANDLE != 0 {
+            // ORDERING: Release publishes the result to the handle; Acquire as above, and sees that someone waits.
+            match block
+                .life
+                .compare_exchange_weak(now, now | life::DONE, AcqRel, Acquire)
+            {
+                Ok(_) => return,
+                Err(changed) => now = changed,
+            }
+        }
+        // I2: no handle: the result is the coroutine's to drop. It is alive meanwhile: a drop that waits can be
+        // cancelled, and is listed.
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: I2.
+            unsafe { Self::drop_result(block) }
+        }));
+        match dropped {
+            Ok(Some(payload)) | Err(payload) if !forced::is_forced(&*payload) => {
+                Self::complain(block, payload);
+            }
+            Ok(_) | Err(_) => {}
+        }
         // ORDERING: Acquire: a count of one is the scheduler's own, and nobody is left to look.
-        let before = if block.refs.load(Acquire) == 1 {
+        if block.refs.load(Acquire) == 1 {
             let before = block.life.load(Relaxed);
             block.life.store(before | life::DONE, Relaxed);
-            before
         } else {
-            // ORDERING: Release publishes the result to the handle; Acquire sees that the handle went, or that someone waits.
-            block.life.fetch_or(life::DONE, AcqRel)
-        };
-        if before & life::HANDLE == 0 {
-            // I2: no handle: the result is the coroutine's to drop.
-            let dropped = catch_unwind(AssertUnwindSafe(|| {
-                // SAFETY: I2.
-                unsafe { Self::drop_result(block) }
-            }));
-            match dropped {
-                Ok(None) => {}
-                Ok(Some(payload)) | Err(payload) => Self::complain(block, payload),
-            }
+            block.life.fetch_or(life::DONE, AcqRel);
         }
     }
 
@@ -211,7 +222,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         match block.extra().and_then(|extra| extra.family.get()) {
             // SAFETY: the scope waits for this child.
             Some(family) => unsafe { family.as_ref() }.keep_panic(payload),
-            None => super::unhandled::report(block.id(), payload),
+            None => unhandled::report(block.id(), payload),
         }
     }
 
@@ -229,7 +240,12 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         // SAFETY: empty now.
         unsafe { Self::free(block) };
         match result {
-            Err(error) => error.into_payload(),
+            Err(error) => {
+                if let Some(error) = error.no_stack_error() {
+                    unhandled::report_error(block.id(), &error);
+                }
+                error.into_payload()
+            }
             Ok(value) => {
                 drop(value);
                 None

@@ -70,6 +70,19 @@ pub(crate) fn place<'a>() -> Place<'a> {
     }
 }
 
+/// The scheduler of which the calling code runs in a coroutine, and on that coroutine's own stack. On the stack of a
+/// stand-alone coroutine there is none: it may go on when the scheduler around it is gone.
+pub(crate) fn scheduler_of_this_stack<'a>() -> Option<&'a Scheduler> {
+    let Place::Coroutine(scheduler, block) = place() else {
+        return None;
+    };
+    // SAFETY: owner thread, and the coroutine runs: nobody changes its stack now.
+    let stack = unsafe { &*block.stack.get() }.as_ref()?;
+    let address = sinew_context::arch::stack_pointer();
+    let own = stack.limit().addr().get()..stack.base().addr().get();
+    own.contains(&address).then_some(scheduler)
+}
+
 impl Place<'_> {
     /// Whether code may wait here: not on a scheduler's own frame, nor in a callback.
     #[inline]

@@ -76,6 +76,8 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
+/// The same for all together where it cannot be told whether they swallow it or a destructor runs: the thread panics.
+const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
 
@@ -110,6 +112,8 @@ pub(crate) struct Scheduler {
     free: Free,
     ids: Cell<std::ops::Range<u64>>,
     teardown: Cell<Teardown>,
+    /// How many waits were refused on a panicking thread when they were to be unwound.
+    refused: Cell<u32>,
     /// The first panic that nobody joined.
     kept_panic: RefCell<Option<Payload>>,
     stack_config: StackConfig,
@@ -152,6 +156,7 @@ impl Scheduler {
             free: Free::new(),
             ids: Cell::new(0..0),
             teardown: Cell::new(Teardown::No),
+            refused: Cell::new(0),
             kept_panic: RefCell::new(None),
             stack_config: StackConfig::default(),
             knocked: Cell::new(false),
@@ -311,9 +316,7 @@ impl Scheduler {
         let config = block.extra().and_then(|extra| extra.stack.get());
         let own = block.has(flag::OWN_STACK);
         let stack = match self.dying.take() {
-            Some(stack) if !own && stack.reserved_bytes() == self.stack_config.reserved_bytes() => {
-                Ok(stack)
-            }
+            Some(stack) if !own && self.stack_config.is_of(&stack) => Ok(stack),
             dying => {
                 // SAFETY: I4.
                 let stacks = unsafe { &mut *self.stacks.get() };
@@ -365,7 +368,7 @@ impl Scheduler {
     #[inline]
     fn finish(&self, block: &Block) {
         if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
-            token.forget(*key);
+            token.forget_coroutine(*key);
         }
         // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
         if block.life.load(Relaxed) & life::WAITED != 0 {
@@ -574,8 +577,9 @@ impl Scheduler {
 
     fn for_each_alive(&self, mut f: impl FnMut(&Block)) {
         slab::for_each_block(|block| {
-            let mine = ptr::eq(block.door.load(Relaxed), self.door) && block.id() != 0;
-            if mine && !block.is_done() {
+            // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
+            // again that were this scheduler's.
+            if !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door) {
                 f(block);
             }
         });
@@ -605,11 +609,16 @@ impl Scheduler {
     pub(super) fn note_refusal(&self, me: &Block) {
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
-            if refusals > SWALLOWED_MAX {
+        if self.teardown.get() == Teardown::Unwinding {
+            let panicking = std::thread::panicking();
+            let refused = self.refused.get() + u32::from(panicking);
+            self.refused.set(refused);
+            if refused > REFUSED_MAX || (refusals > SWALLOWED_MAX && !panicking) {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
-            forced::unwind();
+            if !panicking {
+                forced::unwind();
+            }
         }
         if refusals.is_multiple_of(REFUSALS_PER_TURN) {
             self.ready.push(me);
@@ -711,6 +720,8 @@ fn run_body(scheduler: &Scheduler, block: NonNull<Block>) -> Option<NonNull<Bloc
     // SAFETY: owner thread; the frame that runs on the stack is this one.
     let stack = unsafe { (*this.stack.get()).take() };
     let reusable = !this.has(flag::OWN_STACK);
+    // What goes with the block may run code of the user's, which must not wait as a coroutine that has ended.
+    scheduler.set_current(ptr::null());
     // SAFETY: the scheduler's reference, which I3 gives up with the end.
     drop(unsafe { BlockRef::adopt(block) });
     let budget = scheduler.budget.get();
@@ -841,12 +852,14 @@ pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
     let _alternate_stack = AltStack::ensure().map_err(to_io)?;
     let scheduler = Scheduler::new().map_err(RunError::Io)?;
     let anchor = Anchor::set(&scheduler);
+    // The value goes by here, not by the join: one that confirmed a cancel returns it all the same.
+    let mut ended = None;
     let main = || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
         if result.is_err() {
             scheduler.cancel_everything();
         }
-        result
+        ended = Some(result);
     };
     // SAFETY: `run` below returns only when this coroutine, like all others, has ended, so what `f` borrows and what
     // it returns outlive it.
@@ -856,15 +869,29 @@ pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
     drop(anchor);
     let kept = scheduler.kept_panic.take();
     drop(scheduler);
-    match (result, kept) {
-        (Ok(Ok(value)), None) => Ok(value),
-        (Ok(Err(payload)), _) | (Ok(Ok(_)), Some(payload)) => std::panic::resume_unwind(payload),
-        (Err(error), _) => match error.into_payload() {
-            Some(payload) => std::panic::resume_unwind(payload),
-            None => Err(RunError::Io(io::Error::other(
-                "no stack could be had for the first coroutine",
-            ))),
+    let panicked = match (ended, result) {
+        (Some(Ok(value)), _) => match kept {
+            None => return Ok(value),
+            Some(payload) => {
+                drop(value);
+                Some(payload)
+            }
         },
+        (Some(Err(payload)), _) => {
+            if let Some(kept) = kept {
+                // A panic of this drop must not meet the one below.
+                body::drop_payload(kept);
+            }
+            Some(payload)
+        }
+        // Nothing of it has run; the drop of `f` may have panicked.
+        (None, result) => result.err().and_then(JoinError::into_payload),
+    };
+    match panicked {
+        Some(payload) => std::panic::resume_unwind(payload),
+        None => Err(RunError::Io(io::Error::other(
+            "no stack could be had for the first coroutine",
+        ))),
     }
 }
 

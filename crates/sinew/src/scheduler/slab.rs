@@ -194,7 +194,10 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
     this.change(|| this.id.store(0, Relaxed));
     let extra = this.extra.load(Relaxed);
     // A wake that was left over is not the next coroutine's.
-    *this.park.lock() = Park::Empty;
+    // SAFETY: whoever can park or unpark has a reference; listings do not touch the value.
+    if unsafe { *this.park.peek() } != Park::Empty {
+        *this.park.lock() = Park::Empty;
+    }
     if !extra.is_null() {
         this.extra.store(ptr::null_mut(), Relaxed);
         // A listing may be reading the name: it holds this lock while it does.

@@ -166,7 +166,9 @@ where
     let end = catch_unwind(AssertUnwindSafe(|| body(&yielder, word)));
     let control = control.as_ptr();
     // SAFETY: I1.
-    unsafe { (*control).end = Some(end) };
+    let place = unsafe { &raw mut (*control).end };
+    // SAFETY: I1. What is there is `None`, which needs no drop.
+    unsafe { place.write(Some(end)) };
     // SAFETY: I1.
     let caller = unsafe { &raw const (*control).caller };
     // SAFETY: `caller` was saved by the `enter` that runs this body; nothing is left to drop here.

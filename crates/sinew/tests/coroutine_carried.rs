@@ -99,7 +99,7 @@ fn a_callback_that_panics_does_not_let_a_scope_leave_its_children() {
                 panic!("out of the scope");
             })
         }));
-        let payload: Box<dyn std::any::Any + Send> = left.map(|()| ()).unwrap_err();
+        let payload: Box<dyn std::any::Any + Send> = left.unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&"out of the scope"));
         assert!(ended.get());
     });

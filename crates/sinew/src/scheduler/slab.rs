@@ -110,12 +110,11 @@ impl Free {
     fn refill(&self) -> NonNull<Block> {
         let global = lock_global();
         for _ in 0..BATCH {
-            match global.pop() {
-                Some(block) => self.push(block),
-                None => break,
-            }
+            self.push(global.pop().unwrap_or_else(carve));
         }
-        self.pop().unwrap_or_else(carve)
+        drop(global);
+        self.pop()
+            .unwrap_or_else(|| unreachable!("a batch was added"))
     }
 }
 

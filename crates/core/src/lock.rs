@@ -154,13 +154,6 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Where the value lies, for whoever knows that nobody else looks at it now.
-    #[cfg(not(loom))]
-    #[inline]
-    pub fn as_ptr(&self) -> *mut T {
-        self.value.with_mut(|value| value)
-    }
-
     /// Takes the lock.
     #[cfg(loom)]
     pub fn lock(&self) -> Guard<'_, T> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use sinew::inspect::on_unhandled;
 use sinew::{
     Builder, CancelToken, WaitError, confirm_cancel, current, go_local, park_timeout, run, scope,
-    sleep, spawn_local, yield_now,
+    shield, sleep, spawn_local, yield_now,
 };
 
 /// Calls a closure when dropped.
@@ -240,6 +240,38 @@ fn a_deaf_coroutine_under_a_panic_is_reported_in_the_end() {
         });
     });
     panic!("outer");
+}
+
+/// The thread panics while they wait in their destructors, one after another. That the others are refused meanwhile is not
+/// their doing.
+#[test]
+fn neighbours_that_wait_in_destructors_do_not_count_as_swallowing() {
+    if !is_child() {
+        let (status, text) =
+            in_child("neighbours_that_wait_in_destructors_do_not_count_as_swallowing");
+        assert!(status.success(), "{status}\n{text}");
+        return;
+    }
+    let ended = catch_unwind(|| {
+        run(|| {
+            for _ in 0..20 {
+                go_local(|| {
+                    let _waits = OnDrop(|| {
+                        scope(|s| {
+                            s.spawn(|| ());
+                        });
+                        shield(|| sleep(Duration::from_millis(5))).unwrap();
+                    });
+                    loop {
+                        let _refused = sleep(Duration::from_secs(3600));
+                    }
+                });
+            }
+            yield_now().unwrap();
+            panic!("main");
+        })
+    });
+    assert_eq!(ended.unwrap_err().downcast_ref(), Some(&"main"));
 }
 
 /// Panics when dropped.

@@ -28,6 +28,7 @@
     reason = "switches between stacks and follows pointers to control blocks"
 )]
 
+mod anchor;
 pub(crate) mod block;
 pub(crate) mod body;
 pub(crate) mod current;
@@ -41,6 +42,8 @@ pub(crate) mod spawn;
 pub(crate) mod unhandled;
 pub(crate) mod waiting;
 
+pub use anchor::{RunError, run, try_run};
+
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -48,7 +51,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::{fmt, io};
 
 use sinew_context::frame::prepare;
-use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
@@ -76,7 +78,7 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
-/// The same for all together where it cannot be told whether they swallow it or a destructor runs: the thread panics.
+/// After how many refused waits on a panicking thread, where none can be raised, it is looked whether anybody still waits.
 const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
@@ -607,20 +609,38 @@ impl Scheduler {
     /// A wait of `me` was refused or ended because of a cancel. Others get a turn now and then, so that a loop over
     /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
     pub(super) fn note_refusal(&self, me: &Block) {
+        let unwinding = self.teardown.get() == Teardown::Unwinding;
+        if unwinding && std::thread::panicking() {
+            self.note_refusal_in_panic(me);
+            return;
+        }
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if self.teardown.get() == Teardown::Unwinding {
-            let panicking = std::thread::panicking();
-            let refused = self.refused.get() + u32::from(panicking);
-            self.refused.set(refused);
-            if refused > REFUSED_MAX || (refusals > SWALLOWED_MAX && !panicking) {
+        if unwinding {
+            if refusals > SWALLOWED_MAX {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
-            if !panicking {
-                forced::unwind();
-            }
+            forced::unwind();
         }
         if refusals.is_multiple_of(REFUSALS_PER_TURN) {
+            self.ready.push(me);
+            self.switch_out(me);
+        }
+    }
+
+    /// The same where the forced unwind is due and cannot be raised: a destructor runs because of a panic, perhaps a
+    /// neighbour's that waits in it. If nobody waits any more for anything but a turn, that will not change.
+    #[cold]
+    fn note_refusal_in_panic(&self, me: &Block) {
+        let mut refused = self.refused.get() + 1;
+        if refused == REFUSED_MAX {
+            if self.ready.len() + 1 >= self.alive() {
+                forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
+            }
+            refused = 0;
+        }
+        self.refused.set(refused);
+        if refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
             self.ready.push(me);
             self.switch_out(me);
         }
@@ -764,151 +784,6 @@ unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
     };
     // The report's writer does not fail; if it did, the rest of the report would still come.
     let _cut_short = write().is_err();
-}
-
-/// Why [`try_run`] could not run.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RunError {
-    /// This thread runs a scheduler already.
-    State,
-    /// The kernel refused what a scheduler needs: a descriptor or memory.
-    Io(io::Error),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::State => {
-                f.write_str("this thread runs a scheduler already; spawn a coroutine instead")
-            }
-            Self::Io(error) => write!(f, "the scheduler could not be set up: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::State => None,
-            Self::Io(error) => Some(error),
-        }
-    }
-}
-
-/// Runs `f` in the first coroutine of a scheduler on this thread, and returns its value once everything
-/// that was started has ended.
-///
-/// # Suspends
-///
-/// Never: it blocks the thread, which runs the coroutines meanwhile.
-///
-/// # Cancellation
-///
-/// If `f` panics everything else that lives is cancelled, ends, and then the panic goes on. What
-/// does not end by itself is unwound; what swallows even that is reported, and the process aborts.
-///
-/// # Panics
-///
-/// - With the panic of `f`, or with the first panic that nobody joined, if no hook is set
-///   ([`crate::inspect::on_unhandled`]).
-/// - If this thread runs a scheduler already, or the kernel refuses a descriptor; [`try_run`] returns these.
-///
-/// # Examples
-///
-/// ```
-/// let sum = sinew::run(|| {
-///     let a = sinew::spawn_local(|| 20);
-///     let b = sinew::spawn_local(|| 22);
-///     a.join().unwrap() + b.join().unwrap()
-/// });
-/// assert_eq!(sum, 42);
-/// ```
-#[track_caller]
-pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
-    match try_run(f) {
-        Ok(value) => value,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// As [`run`], with an error where that would panic for a reason of its own.
-///
-/// # Errors
-///
-/// [`RunError::State`] if this thread runs a scheduler already; [`RunError::Io`] if the kernel refuses a
-/// descriptor or memory. `f` has not run then.
-///
-/// # Panics
-///
-/// With the panic of `f`, or with the first panic that nobody joined.
-#[track_caller]
-pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
-    if !current::scheduler().is_null() || crate::coroutine::is_inside() {
-        return Err(RunError::State);
-    }
-    let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
-    overflow::install().map_err(to_io)?;
-    let _alternate_stack = AltStack::ensure().map_err(to_io)?;
-    let scheduler = Scheduler::new().map_err(RunError::Io)?;
-    let anchor = Anchor::set(&scheduler);
-    // The value goes by here, not by the join: one that confirmed a cancel returns it all the same.
-    let mut ended = None;
-    let main = || {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
-        if result.is_err() {
-            scheduler.cancel_everything();
-        }
-        ended = Some(result);
-    };
-    // SAFETY: `run` below returns only when this coroutine, like all others, has ended, so what `f` borrows and what
-    // it returns outlive it.
-    let handle = unsafe { spawn::spawn_main(&scheduler, main) };
-    scheduler.run();
-    let result = handle.join();
-    drop(anchor);
-    let kept = scheduler.kept_panic.take();
-    drop(scheduler);
-    let panicked = match (ended, result) {
-        (Some(Ok(value)), _) => match kept {
-            None => return Ok(value),
-            Some(payload) => {
-                drop(value);
-                Some(payload)
-            }
-        },
-        (Some(Err(payload)), _) => {
-            if let Some(kept) = kept {
-                // A panic of this drop must not meet the one below.
-                body::drop_payload(kept);
-            }
-            Some(payload)
-        }
-        // Nothing of it has run; the drop of `f` may have panicked.
-        (None, result) => result.err().and_then(JoinError::into_payload),
-    };
-    match panicked {
-        Some(payload) => std::panic::resume_unwind(payload),
-        None => Err(RunError::Io(io::Error::other(
-            "no stack could be had for the first coroutine",
-        ))),
-    }
-}
-
-/// The thread's pointer to the scheduler, set for the length of a `run`.
-struct Anchor;
-
-impl Anchor {
-    fn set(scheduler: &Scheduler) -> Self {
-        current::set_scheduler(scheduler);
-        Self
-    }
-}
-
-impl Drop for Anchor {
-    fn drop(&mut self) {
-        current::set_scheduler(ptr::null());
-    }
 }
 
 impl Drop for Scheduler {

@@ -195,8 +195,7 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
     // A wake that was left over is not the next coroutine's.
     // SAFETY: whoever can park or unpark has a reference; listings do not touch the value.
     if unsafe { *this.park.peek() } != Park::Empty {
-        // SAFETY: nobody references the block any more, and a listing that holds the lock does not look at the cell.
-        unsafe { *this.park.as_ptr() = Park::Empty };
+        *this.park.lock() = Park::Empty;
     }
     if !extra.is_null() {
         this.extra.store(ptr::null_mut(), Relaxed);

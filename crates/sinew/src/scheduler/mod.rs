@@ -32,6 +32,7 @@ mod anchor;
 pub(crate) mod block;
 pub(crate) mod body;
 pub(crate) mod current;
+pub(crate) mod cycle;
 pub(crate) mod door;
 pub(crate) mod extra;
 pub(crate) mod forced;

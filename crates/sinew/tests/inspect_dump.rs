@@ -57,6 +57,11 @@ fn alike_waits_are_folded_and_counted() {
             text.contains(&format!("held by #{me} when that began")),
             "{text}"
         );
+        let (first, last) = (lockers[0].id(), lockers[39].id());
+        assert!(
+            text.contains(&format!("  #{first} to #{last}, child of #{me}, for ")),
+            "{text}"
+        );
         assert!(text.contains("inspect_dump.rs:"), "{text}");
         assert!(text.contains(", until in 3"), "{text}");
         assert!(text.contains(r#""the \"quoted\"\n\u{1}\\ one""#), "{text}");

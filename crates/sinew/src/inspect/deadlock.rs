@@ -5,11 +5,11 @@
 //! # Why a report is true
 //!
 //! 1. Every suspended coroutine's record is read, consistently in itself, with its sequence number.
-//! 2. From the records come the edges. A join: to what it joins, which lives as long as it is suspended itself. A scope: to each
-//!    child that it has. A mutex: to its owner. That one is not taken from the record, which tells who held the mutex
+//! 2. From the records come the edges. A join: to what it joins, which lives as long as it is suspended itself. A scope: to
+//!    each child that it has. A mutex: to its owner. That one is not taken from the record, which tells who held the mutex
 //!    when the wait began: the mutex may have changed hands since. It is read from the mutex itself.
-//! 3. Every record is looked at again. Those with another number, or whose wait has been ended meanwhile, are left out. The others were
-//!    suspended in the same wait from their first look to their second, so all of them at the time between. Whoever
+//! 3. Every record is looked at again. Those with another number, or whose wait has been ended meanwhile, are left out. The
+//!    others were suspended in the same wait from their first look to their second, so all of them at the time between. Whoever
 //!    was found to be a mutex's owner then is suspended, so it has not given the mutex back.
 //! 4. Cycles are searched among those that are left, so that each reported one existed at that time. All of its edges are of the kind
 //!    "not before the next one goes on", and none of its waits has a deadline, so it stays until someone cancels a member.
@@ -95,12 +95,12 @@ impl fmt::Display for Cycle {
 
 /// The cycles of coroutines that wait for each other in mutexes, joins and scopes, without deadlines.
 ///
-/// What is reported is so: at one moment during the call all members waited, each for the next. Nothing but a cancel of a member will
-/// end that; or, where a mutex is in the cycle, code that has been given the guard of the coroutine which
-/// took it and drops that. Of cycles that share members at least one is reported.
+/// What is reported is so: at one moment during the call all members waited, each for the next. Nothing but a cancel of a
+/// member will end that; or, where a mutex is in the cycle, code that has been given the guard by the coroutine which
+/// took it, and drops that. Of cycles that share members at least one is reported.
 ///
-/// A wait with a deadline, its own or a [`timeout`](crate::timeout)'s or a cancel token's, is in no cycle. Cycles of joins alone are
-/// refused when they would close ([`JoinHandle::wait`](crate::JoinHandle::wait)), so those seen here go over several schedulers.
+/// A wait with a deadline, its own or a [`timeout`](crate::timeout)'s or a cancel token's, is in no cycle. Cycles of joins
+/// alone are refused when they would close ([`JoinHandle::wait`](crate::JoinHandle::wait)), so those seen here go over several schedulers.
 ///
 /// Waits in mutexes and scopes are seen of the coroutines of the calling thread's scheduler; those in joins, of all.
 ///

@@ -167,7 +167,7 @@ impl Dump {
                 write!(out, "{{\"id\":{},\"name\":", member.id)?;
                 write_text(out, member.name.as_deref())?;
                 out.push(',');
-                self.write_wait(out, &member.wait)?;
+                write_wait(out, &member.wait)?;
                 write_times(out, self.since(&member.wait), None)?;
                 out.push(',');
                 write_location(out, member.spawned_at)?;
@@ -203,7 +203,7 @@ impl Dump {
             write_number(out, "stack_bytes", info.stack_bytes)?;
             if let Some(wait) = &info.wait {
                 out.push(',');
-                self.write_wait(out, wait)?;
+                write_wait(out, wait)?;
                 write_times(out, self.since(wait), self.left(wait))?;
             }
             out.push('}');
@@ -212,17 +212,14 @@ impl Dump {
         out.push_str("]}");
         Ok(())
     }
+}
 
-    #[expect(
-        clippy::unused_self,
-        reason = "one of a family that writes parts of the dump"
-    )]
-    fn write_wait(&self, out: &mut String, wait: &Wait) -> fmt::Result {
-        out.push_str("\"waits_in\":");
-        write_text(out, Some(wait.what))?;
-        write!(out, ",\"object\":\"{:#x}\"", wait.object)?;
-        write_number(out, "owner", wait.owner)
-    }
+/// Writes what is waited for, without the times.
+fn write_wait(out: &mut String, wait: &Wait) -> fmt::Result {
+    out.push_str("\"waits_in\":");
+    write_text(out, Some(wait.what))?;
+    write!(out, ",\"object\":\"{:#x}\"", wait.object)?;
+    write_number(out, "owner", wait.owner)
 }
 
 /// Writes the items with commas between them.
@@ -388,6 +385,9 @@ impl Dump {
         {
             write!(f, ", the first until in {next:.3?}")?;
         }
+        if let Some(wait) = &first.wait {
+            display_owner(f, wait)?;
+        }
         if let Some(deepest) = run.iter().filter_map(|info| info.stack_used_bytes).max() {
             write!(f, ", stacks of up to {deepest} bytes used")?;
         }
@@ -405,12 +405,7 @@ impl Dump {
             if let Some(left) = self.left(wait) {
                 write!(f, ", until in {left:.3?}")?;
             }
-            if let Some(owner) = wait.owner {
-                match wait.what {
-                    "join" => write!(f, ", until the end of #{owner}")?,
-                    _ => write!(f, ", held by #{owner} when that began")?,
-                }
-            }
+            display_owner(f, wait)?;
         }
         if let (Some(used), Some(size)) = (info.stack_used_bytes, info.stack_bytes) {
             write!(f, ", {used} of {size} bytes of stack")?;
@@ -426,6 +421,15 @@ fn display_parent(f: &mut fmt::Formatter<'_>, info: &Info) -> fmt::Result {
     }
 }
 
+fn display_owner(f: &mut fmt::Formatter<'_>, wait: &Wait) -> fmt::Result {
+    match (wait.what, wait.owner) {
+        (_, None) => Ok(()),
+        ("join", Some(owner)) => write!(f, ", until the end of #{owner}"),
+        (_, Some(owner)) => write!(f, ", held by #{owner} when that began"),
+    }
+}
+
+/// Whether two members of a group differ by their ids, times and depths only.
 fn is_like(one: &Info, other: &Info) -> bool {
     let owner = |info: &Info| info.wait.and_then(|wait| wait.owner);
     let is_timed = |info: &Info| info.wait.map(|wait| wait.until.is_some());
@@ -433,6 +437,5 @@ fn is_like(one: &Info, other: &Info) -> bool {
         && other.name.is_none()
         && one.parent == other.parent
         && owner(one) == owner(other)
-        && owner(one).is_none()
         && is_timed(one) == is_timed(other)
 }

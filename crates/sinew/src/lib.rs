@@ -23,7 +23,12 @@ pub use park::{
     CoroutineRef, Unparker, confirm_cancel, current, in_coroutine, park, park_deadline,
     park_timeout, stopping, yield_now,
 };
+pub use scheduler::Scheduler;
+pub use scheduler::exit::{NotFound, cancel_id, exit, exit_all};
+pub use scheduler::object::{SchedulerBuilder, StateError, stop, thread_detach};
+pub use scheduler::post::{PostError, SchedulerHandle};
+pub use scheduler::run::{RunError, run, run_code, try_run};
 pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};
-pub use scheduler::{RunError, run, try_run};
+pub use scheduler::step::Progress;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use time::{sleep, sleep_until};

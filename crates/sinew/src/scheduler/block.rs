@@ -59,6 +59,8 @@ pub(crate) mod flag {
     pub(crate) const DEAF: u8 = 32;
     /// It runs a callback in which nothing may wait.
     pub(crate) const IN_CALLBACK: u8 = 64;
+    /// The type of its result is `'static`.
+    pub(crate) const STATIC: u8 = 128;
 }
 
 /// Bits of [`Block::life`].

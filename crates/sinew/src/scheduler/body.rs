@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
-use crate::scheduler::{forced, unhandled};
+use crate::scheduler::{exit, forced, unhandled};
 
 /// What a panic was raised with.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -152,7 +152,9 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
                     }),
                 Ok(value) => Ok(value),
                 Err(payload) if forced::is_forced(&*payload) => Err(JoinError::cancelled()),
-                Err(payload) => Err(JoinError::panic(payload)),
+                // SAFETY: the flag says so.
+                Err(payload) => unsafe { exit::land_as(payload, block.has(flag::STATIC)) }
+                    .map_err(JoinError::panic),
             }
         };
         // SAFETY: the closure has been taken out.
@@ -264,7 +266,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
 }
 
 /// Drops a value; hands out the payload if that panicked (a forced unwind does not count).
-fn drop_quietly<V>(value: V) -> Option<Payload> {
+pub(super) fn drop_quietly<V>(value: V) -> Option<Payload> {
     let payload = catch_unwind(AssertUnwindSafe(|| drop(value))).err()?;
     (!forced::is_forced(&*payload)).then_some(payload)
 }

@@ -16,7 +16,7 @@ use crate::scheduler::current;
 pub enum Unhandled<'a> {
     /// It panicked with this payload.
     Panic {
-        /// The coroutine's id.
+        /// The coroutine's id; 0 for a post.
         id: u64,
         /// What it panicked with.
         payload: &'a (dyn Any + Send),

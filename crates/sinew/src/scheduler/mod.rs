@@ -675,8 +675,9 @@ impl Scheduler {
     pub(super) fn note_refusal(&self, me: &Block) {
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
-            if refusals > SWALLOWED_MAX {
+        let must_end = self.teardown.get() == Teardown::Unwinding;
+        if (must_end || me.has(flag::UNWIND)) && !std::thread::panicking() {
+            if must_end && refusals > SWALLOWED_MAX {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();

@@ -24,7 +24,7 @@ pub use park::{
     park_timeout, stopping, yield_now,
 };
 pub use scheduler::Scheduler;
-pub use scheduler::exit::{NotFound, cancel_id, exit, exit_all};
+pub use scheduler::exit::{NotFound, cancel_id, cancel_id_within, exit, exit_all};
 pub use scheduler::object::{SchedulerBuilder, StateError, stop, thread_detach};
 pub use scheduler::post::{PostError, SchedulerHandle};
 pub use scheduler::run::{RunError, run, run_code, try_run};

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sinew::{
-    NotFound, Outcome, RunError, Scheduler, StateError, WaitError, cancel_id, exit, exit_all,
-    go_local, run, run_code, scope, spawn_local, try_run, yield_now,
+    NotFound, Outcome, RunError, Scheduler, StateError, WaitError, cancel_id, cancel_id_within,
+    exit, exit_all, go_local, run, run_code, scope, spawn_local, try_run, yield_now,
 };
 
 /// What a panic said.
@@ -274,7 +274,6 @@ fn exit_all_unwinds_what_does_not_end() {
             let _again = sinew::park();
         }
     })
-    .map(|()| ())
     .unwrap_err();
     assert!(matches!(error, RunError::Exited(3)), "{error:?}");
     assert!(error.to_string().contains("exit_all(3)"), "{error}");
@@ -330,4 +329,57 @@ fn a_detached_coroutine_exits_with_what_it_may_return() {
     // Another type is a panic that nobody joins.
     let payload = catch_unwind(|| run(|| go_local(|| -> io::Result<()> { exit(5) }))).unwrap_err();
     assert!(text(&*payload).contains("i32"), "{}", text(&*payload));
+}
+
+// contract: S20
+#[test]
+fn after_a_grace_a_coroutine_is_unwound() {
+    run(|| {
+        let unwound = Rc::new(Cell::new(0));
+        let note = Note(unwound.clone());
+        let stubborn = spawn_local(move || {
+            let _note = note;
+            loop {
+                let _again = sinew::park();
+            }
+        });
+        let stubborn: sinew::JoinHandle<()> = stubborn;
+        // One that catches the first unwinds is unwound again.
+        let catches = spawn_local(|| {
+            for _ in 0..3 {
+                let caught = catch_unwind(|| {
+                    loop {
+                        let _again = sinew::park();
+                    }
+                });
+                assert!(caught.is_err());
+            }
+            loop {
+                let _again = sinew::park();
+            }
+        });
+        let catches: sinew::JoinHandle<()> = catches;
+        let moment = Duration::from_millis(2);
+        yield_now().unwrap();
+        for handle in [&stubborn, &catches] {
+            assert_eq!(cancel_id_within(handle.id(), "must end", moment), Ok(()));
+        }
+        assert_eq!(unwound.get(), 0);
+        assert!(stubborn.join().unwrap_err().is_cancelled());
+        assert!(catches.join().unwrap_err().is_cancelled());
+        assert_eq!(unwound.get(), 1);
+        assert_eq!(cancel_id_within(0, "nobody", moment), Err(NotFound));
+    });
+}
+
+// contract: S20
+#[test]
+fn the_grace_of_one_that_obeys_is_not_waited_for() {
+    // A hang if the rest of the grace were.
+    run(|| {
+        let parked = spawn_local(sinew::park);
+        yield_now().unwrap();
+        cancel_id_within(parked.id(), "obeys", Duration::from_secs(100_000)).unwrap();
+        assert_eq!(parked.join().unwrap(), Err(WaitError::Cancelled));
+    });
 }

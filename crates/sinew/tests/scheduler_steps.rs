@@ -1,4 +1,8 @@
 //! Running a scheduler by hand: step, poll, run until a deadline, stop and go on.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "deadlines are compared with the clock, as lower bounds"
+)]
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,3 +1,5 @@
+//! The queue of posts on one thread: order, limits, closing.
+
 use alloc::rc::Rc;
 use std::vec::Vec;
 

@@ -47,6 +47,8 @@ use crate::scheduler::slab;
 
 /// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
 pub(crate) mod flag {
+    /// A grace is over: its waits raise the forced unwind.
+    pub(crate) const UNWIND: u8 = 1;
     /// The coroutine has run: it has a stack and is pinned to its thread.
     pub(crate) const STARTED: u8 = 2;
     /// It asked for a stack of its own size: no in-place start.

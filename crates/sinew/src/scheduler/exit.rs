@@ -19,14 +19,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::ThreadId;
+use std::time::Duration;
 use std::{fmt, io, ptr};
 
 use crate::cancel::CancelToken;
-use crate::scheduler::block::{Block, BlockRef};
+use crate::error::WaitError;
+use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::body::{Payload, drop_quietly};
 use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::object::StateError;
 use crate::scheduler::{Scheduler, Teardown, slab, unhandled};
+use crate::sys::clock;
 
 /// The payload of an exit.
 struct Exit {
@@ -222,10 +225,44 @@ impl std::error::Error for NotFound {}
 ///
 /// `NotFound` if no such coroutine lives on this thread's scheduler.
 pub fn cancel_id(id: u64, reason: impl Into<String>) -> Result<(), NotFound> {
-    let found = current::with_scheduler(|scheduler| scheduler.find(id));
-    let block = found.flatten().ok_or(NotFound)?;
+    let block = find(id)?;
     CancelToken::attach(&block, None).cancel(reason);
     Ok(())
+}
+
+/// As [`cancel_id`]; if the coroutine has not ended when `grace` is over, it is unwound by force at its next wait, as at
+/// the end of an anchor, and again at each further one if it catches that.
+///
+/// Code that never waits, or that waits behind a [`crate::shield`], is not reached.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Errors
+///
+/// As for [`cancel_id`].
+pub fn cancel_id_within(
+    id: u64,
+    reason: impl Into<String>,
+    grace: Duration,
+) -> Result<(), NotFound> {
+    let block = find(id)?;
+    let until_ns = clock::after_ns(grace);
+    CancelToken::attach(&block, None).cancel(reason);
+    crate::go_local(move || {
+        let waited = crate::join::wait_for_end(&block, Some(until_ns));
+        if waited == Err(WaitError::Timeout) {
+            block.set(flag::UNWIND);
+            current::with_scheduler(|scheduler| scheduler.tell_cancel(&block));
+        }
+    });
+    Ok(())
+}
+
+fn find(id: u64) -> Result<BlockRef, NotFound> {
+    let found = current::with_scheduler(|scheduler| scheduler.find(id));
+    found.flatten().ok_or(NotFound)
 }
 
 /// Ends everything on this thread's scheduler: it is closed, and everything alive is cancelled, in the order of its making,

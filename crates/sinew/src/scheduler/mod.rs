@@ -689,8 +689,8 @@ impl Scheduler {
         }
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if unwinding {
-            if refusals > SWALLOWED_MAX {
+        if (unwinding || me.has(flag::UNWIND)) && !std::thread::panicking() {
+            if unwinding && refusals > SWALLOWED_MAX {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();

@@ -65,12 +65,16 @@ impl<In, Out> Suspender<In, Out> {
         if !self.control.may_suspend() && self.control.refuse() {
             return Err(SuspendError::State(out));
         }
+        self.control.check_fp_env();
+        let errno = self.control.errno();
+        let number = errno.get();
         let out = ManuallyDrop::new(out);
         let body = self.control.body.get();
         let caller = self.control.caller.get();
         // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context was saved
         // by the `switch_in` that runs it. The other side takes `out`.
         let word = unsafe { switch_word(body, caller, pack(&out)) };
+        errno.set(number);
         if self.control.is_cancelled() {
             if self.control.must_end() {
                 return Err(SuspendError::Ending);

@@ -59,6 +59,8 @@ pub(crate) mod flag {
     pub(crate) const DEAF: u8 = 32;
     /// It runs a callback in which nothing may wait.
     pub(crate) const IN_CALLBACK: u8 = 64;
+    /// It keeps floating-point control words of its own.
+    pub(crate) const FP_ENV: u8 = 128;
 }
 
 /// Bits of [`Block::life`].

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
-use crate::scheduler::{forced, unhandled};
+use crate::scheduler::{forced, thread_state, unhandled};
 
 /// What a panic was raised with.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -145,7 +145,14 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
                 Err(JoinError::panic(payload))
             })
         } else {
-            match catch_unwind(AssertUnwindSafe(body)) {
+            let body = || {
+                let value = body();
+                thread_state::check_fp_env();
+                value
+            };
+            let result = catch_unwind(AssertUnwindSafe(body));
+            thread_state::end_of_body(block);
+            match result {
                 Ok(value) if block.has(flag::CONFIRMED) => drop_quietly(value)
                     .map_or(Err(JoinError::cancelled()), |payload| {
                         Err(JoinError::panic(payload))

@@ -38,6 +38,7 @@ pub(crate) mod limit;
 mod ready;
 pub(crate) mod slab;
 pub(crate) mod spawn;
+pub(crate) mod thread_state;
 pub(crate) mod unhandled;
 pub(crate) mod waiting;
 
@@ -65,6 +66,7 @@ use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
 use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
+use crate::scheduler::thread_state::ThreadState;
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
 const BUDGET: u32 = 64;
@@ -119,6 +121,7 @@ pub(crate) struct Scheduler {
     stack_config: StackConfig,
     /// Whether the last sleep was ended by another thread.
     knocked: Cell<bool>,
+    thread_state: ThreadState,
 }
 
 impl fmt::Debug for Scheduler {
@@ -130,7 +133,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    fn new() -> io::Result<Self> {
+    fn new() -> io::Result<Box<Self>> {
         sinew_core::lock::set_yield(std::thread::yield_now);
         let door = Door::claim()?;
         let driver = match Epoll::new(door.knocker()) {
@@ -141,7 +144,7 @@ impl Scheduler {
             }
         };
         let now_ns = driver.now_ns();
-        Ok(Self {
+        Ok(Box::new(Self {
             door,
             ready: ReadyQueue::new(),
             context: UnsafeCell::new(Context::EMPTY),
@@ -160,7 +163,8 @@ impl Scheduler {
             kept_panic: RefCell::new(None),
             stack_config: StackConfig::default(),
             knocked: Cell::new(false),
-        })
+            thread_state: ThreadState::of_this_thread(),
+        }))
     }
 
     #[inline]
@@ -207,15 +211,6 @@ impl Scheduler {
         self.ready.push(block);
     }
 
-    /// The current coroutine stops here until it is made runnable and its turn comes.
-    #[inline]
-    pub(super) fn switch_out(&self, me: &Block) {
-        let target = self.next_target();
-        // SAFETY: `me` runs now; the target was saved when it stopped, is of this thread, and its stack is
-        // intact: it is alive, or it is the scheduler's frame.
-        unsafe { switch(me.context.get(), target, 0) };
-    }
-
     /// Who runs next: the oldest ready coroutine if it has started and the budget lasts, else the scheduler's
     /// frame.
     #[inline]
@@ -236,6 +231,7 @@ impl Scheduler {
     /// Lets everything else that is ready have its turn.
     #[inline]
     pub(super) fn yield_turn(&self, me: &Block) {
+        self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 0 && self.ready.is_empty() {
             self.budget.set(budget - 1);
@@ -249,6 +245,7 @@ impl Scheduler {
     /// others have theirs when it is spent.
     #[inline]
     pub(crate) fn take_turn(&self, me: &Block) {
+        self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 1 {
             self.budget.set(budget - 1);

@@ -176,6 +176,7 @@ pub struct Builder {
     guard_bytes: usize,
     clean_stack: bool,
     parent: Option<CancelToken>,
+    fp_env: bool,
 }
 
 impl Builder {
@@ -215,6 +216,16 @@ impl Builder {
     /// Cancelling `token` cancels the coroutine.
     pub fn cancel_parent(mut self, token: &CancelToken) -> Self {
         self.parent = Some(token.clone());
+        self
+    }
+
+    /// Whether the coroutine has floating-point control words of its own: rounding modes, precision and exception masks,
+    /// in MXCSR and the x87 unit. It starts with the thread's. A switch costs it 20 ns more; others nothing.
+    ///
+    /// Without it the words are those of the thread, for all of its coroutines: foreign code that changes them has to change
+    /// them back before anything suspends. A debug build panics where they are found changed, at a call that may suspend.
+    pub fn fp_env(mut self, own: bool) -> Self {
+        self.fp_env = own;
         self
     }
 
@@ -316,6 +327,9 @@ impl Builder {
         if self.clean_stack {
             block.extra_or_new().clean_stack.store(true, Relaxed);
             block.set(flag::OWN_STACK);
+        }
+        if self.fp_env {
+            block.set(flag::FP_ENV);
         }
         if let Some(parent) = &self.parent {
             CancelToken::attach(&BlockRef::of(block), Some(parent));

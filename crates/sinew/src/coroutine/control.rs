@@ -93,7 +93,11 @@ pub(super) struct Control {
     limit: Cell<usize>,
     /// I2.
     span: Cell<usize>,
+    /// The thread's.
+    errno: Errno,
     phase: Cell<Phase>,
+    /// Whether the body has floating-point control words of its own.
+    keeps_fp_env: bool,
     /// A cancel was requested.
     cancelled: Cell<bool>,
     /// The body has confirmed the cancel.
@@ -120,9 +124,7 @@ pub(super) struct Control {
     slot: Cell<*const Cell<*const Control>>,
     config: StackConfig,
     id: u64,
-    /// Whether the body has floating-point control words of its own.
-    keeps_fp_env: bool,
-    /// These, while it does not run; else (in a debug build) the words that it has to leave behind.
+    /// Where `keeps_fp_env`, the body's words, while it does not run; else (in a debug build) those that it has to leave behind.
     fp_env: Cell<FpEnv>,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
@@ -172,6 +174,7 @@ impl Control {
             slot: Cell::new(ptr::null()),
             config: birth.config,
             id: core.next_id(),
+            errno: core.errno,
             keeps_fp_env: birth.fp_env,
             fp_env: Cell::new(FpEnv::DEFAULT),
             name: birth.name,
@@ -340,15 +343,11 @@ impl Control {
         }
     }
 
-    /// As `switch_in`; the resumer keeps its errno.
+    /// As `switch_in`, with the thread's control words for both.
     #[inline(always)]
     unsafe fn switch_in_plainly(&self, word: Word) -> Word {
-        let errno = self.core().errno;
-        let number = errno.get();
         // SAFETY: the body's context was prepared or saved, and has not been resumed since.
-        let word = unsafe { switch_word(self.caller.get(), self.body.get(), word) };
-        errno.set(number);
-        word
+        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
     }
 
     /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.
@@ -385,7 +384,7 @@ impl Control {
     /// Where the thread's errno is.
     #[inline(always)]
     pub(super) fn errno(&self) -> Errno {
-        self.core().errno
+        self.errno
     }
 
     /// Says after a `switch_in` whether the body has only suspended.

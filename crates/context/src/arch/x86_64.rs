@@ -117,6 +117,7 @@ pub unsafe fn switch_word(
     value: MaybeUninit<usize>,
 ) -> MaybeUninit<usize> {
     let mut handed = value;
+    #[allow(unused_mut, reason = "changed where it is an operand")]
     // SAFETY: both contexts are as the caller vouches for.
     let mut note = unsafe { tools::leave(from, to) };
     // SAFETY: the caller vouches for both contexts. I2 holds by the list of clobbers: the ABI's
@@ -138,6 +139,8 @@ pub unsafe fn switch_word(
             inout("rdi") from => _,
             inout("rsi") to => _,
             inout("rdx") handed,
+            // PERF: only there: an operand that is nothing still cost an instruction a switch.
+            #[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
             inout("rcx") note,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("sysv64"),
@@ -156,6 +159,7 @@ pub unsafe fn switch_word(
 /// here on, so no destructor of a frame on it is still to run.
 #[inline(always)]
 pub unsafe fn switch_final(to: *const Context, value: usize) -> ! {
+    #[allow(unused_variables, reason = "used where it is an operand")]
     // SAFETY: as the caller vouches for.
     let note = unsafe { tools::leave_for_good(to) };
     // SAFETY: the caller vouches for `to`; nothing of this flow is needed again.
@@ -168,6 +172,7 @@ pub unsafe fn switch_final(to: *const Context, value: usize) -> ! {
             "jmp rax",
             in("rsi") to,
             in("rdx") value,
+            #[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
             in("rcx") note,
             options(noreturn),
         );

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
-use crate::scheduler::{exit, forced, unhandled};
+use crate::scheduler::{exit, forced, thread_state, unhandled};
 
 /// What a panic was raised with.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -145,16 +145,25 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
                 Err(JoinError::panic(payload))
             })
         } else {
-            match catch_unwind(AssertUnwindSafe(body)) {
+            let body = || {
+                let value = body();
+                thread_state::check_fp_env();
+                value
+            };
+            let result = catch_unwind(AssertUnwindSafe(body));
+            thread_state::end_of_body(block);
+            match result {
                 Ok(value) if block.has(flag::CONFIRMED) => drop_quietly(value)
                     .map_or(Err(JoinError::cancelled()), |payload| {
                         Err(JoinError::panic(payload))
                     }),
                 Ok(value) => Ok(value),
                 Err(payload) if forced::is_forced(&*payload) => Err(JoinError::cancelled()),
-                // SAFETY: the flag says so.
-                Err(payload) => unsafe { exit::land_as(payload, block.has(flag::STATIC)) }
-                    .map_err(JoinError::panic),
+                Err(payload) => {
+                    let is_static = block.life.load(Relaxed) & life::STATIC != 0;
+                    // SAFETY: the bit says so.
+                    unsafe { exit::land_as(payload, is_static) }.map_err(JoinError::panic)
+                }
             }
         };
         // SAFETY: the closure has been taken out.

@@ -45,6 +45,7 @@ pub(crate) mod run;
 pub(crate) mod slab;
 pub(crate) mod spawn;
 pub(crate) mod step;
+pub(crate) mod thread_state;
 pub(crate) mod unhandled;
 pub(crate) mod waiting;
 
@@ -74,6 +75,7 @@ use crate::scheduler::post::Shared;
 use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
 use crate::scheduler::step::Progress;
+use crate::scheduler::thread_state::ThreadState;
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
 const BUDGET: u32 = 64;
@@ -159,6 +161,7 @@ pub struct Scheduler {
     stoppable: Cell<bool>,
     /// What `exit_all` was called with.
     exit_code: Cell<Option<i32>>,
+    thread_state: ThreadState,
 }
 
 impl fmt::Debug for Scheduler {
@@ -170,7 +173,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    fn new(post_limit: u64) -> io::Result<Self> {
+    fn new(post_limit: u64) -> io::Result<Box<Self>> {
         sinew_core::lock::set_yield(std::thread::yield_now);
         let door = Door::claim()?;
         let driver = match Epoll::new(door.knocker()) {
@@ -181,7 +184,7 @@ impl Scheduler {
             }
         };
         let now_ns = driver.now_ns();
-        Ok(Self {
+        Ok(Box::new(Self {
             door,
             shared: Shared::new(door, post_limit),
             ready: ReadyQueue::new(),
@@ -206,7 +209,8 @@ impl Scheduler {
             running: Cell::new(false),
             stoppable: Cell::new(false),
             exit_code: Cell::new(None),
-        })
+            thread_state: ThreadState::of_this_thread(),
+        }))
     }
 
     #[inline]
@@ -253,15 +257,6 @@ impl Scheduler {
         self.ready.push(block);
     }
 
-    /// The current coroutine stops here until it is made runnable and its turn comes.
-    #[inline]
-    pub(super) fn switch_out(&self, me: &Block) {
-        let target = self.next_target();
-        // SAFETY: `me` runs now; the target was saved when it stopped, is of this thread, and its stack is
-        // intact: it is alive, or it is the scheduler's frame.
-        unsafe { switch(me.context.get(), target, 0) };
-    }
-
     /// Who runs next: the oldest ready coroutine if it has started and the budget lasts, else the scheduler's
     /// frame.
     #[inline]
@@ -282,6 +277,7 @@ impl Scheduler {
     /// Lets everything else that is ready have its turn.
     #[inline]
     pub(super) fn yield_turn(&self, me: &Block) {
+        self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 0 && self.ready.is_empty() {
             self.budget.set(budget - 1);
@@ -295,6 +291,7 @@ impl Scheduler {
     /// others have theirs when it is spent.
     #[inline]
     pub(crate) fn take_turn(&self, me: &Block) {
+        self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 1 {
             self.budget.set(budget - 1);

@@ -8,6 +8,7 @@ pub mod event;
 pub mod inspect;
 pub mod io;
 mod join;
+pub mod local;
 pub mod net;
 mod park;
 mod scheduler;
@@ -19,6 +20,7 @@ pub mod time;
 pub use cancel::{CancelToken, shield, timeout, timeout_deadline};
 pub use error::{Cancelled, Closed, Elapsed, WaitError, is_cancelled};
 pub use join::{JoinError, JoinHandle, Outcome};
+pub use local::LocalKey;
 pub use park::{
     CoroutineRef, Unparker, confirm_cancel, current, in_coroutine, park, park_deadline,
     park_timeout, stopping, yield_now,

@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
+use crate::local;
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
 use crate::scheduler::{exit, forced, thread_state, unhandled};
 
@@ -167,7 +168,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             }
         };
         // SAFETY: the closure has been taken out.
-        unsafe { Self::end(block, result) };
+        unsafe { Self::end_with_locals(block, result) };
     }
 
     unsafe fn refuse(block: &Block, error: JoinError) {
@@ -178,7 +179,22 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             Some(payload) => Err(JoinError::panic(payload)),
         };
         // SAFETY: the closure has been taken out.
+        unsafe { Self::end_with_locals(block, result) };
+    }
+
+    /// Destroys the coroutine's locals and leaves the result.
+    ///
+    /// # Safety
+    ///
+    /// Owner thread; the payload is empty.
+    #[inline]
+    unsafe fn end_with_locals(block: &Block, result: Result<T, JoinError>) {
+        let result = local::settle(block, result);
+        // SAFETY: passed on to the caller.
         unsafe { Self::end(block, result) };
+        if let Some(payload) = local::close(block) {
+            Self::complain(block, payload);
+        }
     }
 
     /// Leaves the result, or drops it if nobody can ask for it.
@@ -275,7 +291,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
 }
 
 /// Drops a value; hands out the payload if that panicked (a forced unwind does not count).
-pub(super) fn drop_quietly<V>(value: V) -> Option<Payload> {
+pub(crate) fn drop_quietly<V>(value: V) -> Option<Payload> {
     let payload = catch_unwind(AssertUnwindSafe(|| drop(value))).err()?;
     (!forced::is_forced(&*payload)).then_some(payload)
 }

@@ -14,6 +14,7 @@ use sinew_context::stack::{StackConfig, StackError};
 use crate::cancel::CancelToken;
 use crate::error::{Cancelled, WaitError};
 use crate::join::JoinHandle;
+use crate::local;
 use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::door::Figures;
 use crate::scheduler::{Scheduler, body, current, exit, slab, unhandled};
@@ -443,6 +444,9 @@ impl Scheduler {
         location: &'static Location<'static>,
         equip: impl FnOnce(&Block),
     ) -> NonNull<Block> {
+        // First: it runs code of the user's, which may unwind.
+        // SAFETY: the current block is alive.
+        let inherited = local::inherited(unsafe { self.current().as_ref() });
         let raw = self.free_blocks().take();
         // SAFETY: a block from the free list is initialised and the caller's.
         let block = unsafe { raw.as_ref() };
@@ -474,6 +478,7 @@ impl Scheduler {
             .alive
             .store(figures.alive.load(Relaxed) + 1, Relaxed);
         Figures::add(&figures.created, 1);
+        inherited.give(block);
         equip(block);
         self.push_ready(block);
         raw

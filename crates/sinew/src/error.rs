@@ -28,7 +28,7 @@ pub enum WaitError {
     Cancelled,
     /// The other side is gone, or the thing was closed.
     Closed,
-    /// Waiting would never end: the coroutine would wait for itself.
+    /// What is waited for would never come: the coroutine would wait for itself, directly or around a cycle of joins.
     Deadlock,
     /// Waiting is not possible here: this code runs on the scheduler's own frame (a destructor of something that
     /// never started, for one), or in the callback of an event.
@@ -59,7 +59,7 @@ impl fmt::Display for WaitError {
             Self::Timeout => "the deadline passed while waiting",
             Self::Cancelled => "the coroutine was cancelled while waiting",
             Self::Closed => "the other side was closed while waiting",
-            Self::Deadlock => "the wait would never end: the coroutine would wait for itself",
+            Self::Deadlock => "the wait would be in vain: the coroutine would wait for itself",
             Self::State => {
                 "waiting is not possible here: on a scheduler's own frame, or in a callback"
             }

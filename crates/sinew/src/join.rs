@@ -22,7 +22,7 @@ use crate::park::Unparker;
 use crate::scheduler::block::{Block, BlockRef, life};
 use crate::scheduler::body::{self, Payload};
 use crate::scheduler::waiting::Waiting;
-use crate::scheduler::{spawn, unhandled};
+use crate::scheduler::{cycle, spawn, unhandled};
 use crate::sys::clock;
 
 /// How a coroutine ended.
@@ -127,7 +127,7 @@ impl JoinError {
         matches!(self.repr, Repr::Cancelled)
     }
 
-    /// Whether joining would wait for itself for ever.
+    /// Whether the join would have closed a cycle of joins, see [`JoinHandle::wait`].
     #[must_use]
     pub fn is_deadlock(&self) -> bool {
         matches!(self.repr, Repr::Wait(WaitError::Deadlock))
@@ -268,7 +268,11 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `Deadlock` if a coroutine waits for itself; `State` on a scheduler's own frame.
+    /// - `Cancelled`.
+    /// - `Deadlock` if the coroutine's end waits for the caller's: the caller is the coroutine itself, or the coroutine joins one
+    ///   that joins … the caller, all on one scheduler. That is said at once, whether this wait has a deadline or not. A wait
+    ///   of one of the others that has a deadline ends by itself, so it closes no cycle.
+    /// - `State` on a scheduler's own frame.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_until(None)
     }
@@ -351,7 +355,7 @@ pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result
     let waiting = Waiting::new(deadline_ns)?;
     if waiting
         .block()
-        .is_some_and(|me| ptr::eq(me, &raw const **block))
+        .is_some_and(|me| cycle::is_closed_by(me, block))
     {
         return Err(WaitError::Deadlock);
     }
@@ -364,7 +368,8 @@ pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result
     }
     let record = Record {
         kind: Kind::Join,
-        object: ptr::from_ref(&**block).addr(),
+        // Exposed for `cycle`.
+        object: ptr::from_ref(&**block).expose_provenance(),
         owner: block.id(),
     };
     // SAFETY: always the same queue; joiners' slots are not used.

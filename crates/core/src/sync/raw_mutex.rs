@@ -166,6 +166,19 @@ impl RawMutex {
         self.owner.load(Relaxed)
     }
 
+    /// As [`owner`](Self::owner), of the mutex that a wait record names as its object.
+    ///
+    /// # Safety
+    ///
+    /// `object` is from a record of [`Kind::Mutex`], whose waiter has not gone on and cannot before this returns: it borrows
+    /// the mutex while it waits, which keeps that in place.
+    #[must_use]
+    pub unsafe fn owner_at(object: usize) -> u64 {
+        // SAFETY: `wait` exposed the address of a mutex, which the caller knows to be there still.
+        let mutex = unsafe { &*ptr::with_exposed_provenance::<Self>(object) };
+        mutex.owner()
+    }
+
     /// Whether somebody holds the mutex. Out of date as soon as it is said, unless the caller does.
     #[inline]
     #[must_use]
@@ -219,7 +232,8 @@ impl RawMutex {
         let slot = ptr::from_ref(ticket).cast_mut().cast();
         let record = Record {
             kind: Kind::Mutex,
-            object: ptr::from_ref(self).addr(),
+            // Exposed for `owner_at`.
+            object: ptr::from_ref(self).expose_provenance(),
             owner: self.owner(),
         };
         if front {

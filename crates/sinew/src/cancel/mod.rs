@@ -241,6 +241,20 @@ impl CancelToken {
         due
     }
 
+    /// Whether it will fire by itself at some time: because of a deadline of its own, or of one above it. Takes no lock.
+    pub(crate) fn has_deadline(&self) -> bool {
+        let mut shared = &self.shared;
+        loop {
+            if shared.deadline_ns.is_some() {
+                return true;
+            }
+            match &shared.parent {
+                Some((parent, _)) => shared = &parent.shared,
+                None => return false,
+            }
+        }
+    }
+
     fn fire_deadline(&self) {
         self.fire(Cause {
             reason: Arc::from("the deadline passed"),

@@ -33,6 +33,7 @@
 pub(crate) mod block;
 pub(crate) mod body;
 pub(crate) mod current;
+pub(crate) mod cycle;
 pub(crate) mod door;
 pub(crate) mod exit;
 pub(crate) mod extra;

@@ -53,7 +53,7 @@ fn posts_run_in_the_order_of_acceptance() {
     assert_eq!(order, (0..200).collect::<Vec<_>>());
 }
 
-// contract: S4
+// contract: S1, S4
 #[test]
 fn posts_of_each_thread_stay_in_order_and_none_is_lost() {
     const THREADS: usize = 4;

@@ -333,6 +333,27 @@ fn a_stop_among_many_is_obeyed_at_once() {
     });
 }
 
+// contract: S26
+#[test]
+fn a_stop_by_a_post_is_obeyed_before_the_next_post() {
+    Scheduler::anchor(|s| {
+        let (resumed, count) = counter();
+        let posts = Arc::new(AtomicUsize::new(0));
+        go_local(count);
+        s.handle().post(|| sinew::stop().unwrap()).unwrap();
+        let in_post = posts.clone();
+        s.handle()
+            .post(move || {
+                in_post.fetch_add(1, Relaxed);
+            })
+            .unwrap();
+        assert_eq!(s.run(), Ok(Progress::Made));
+        assert_eq!((posts.load(Relaxed), resumed.get()), (0, 0));
+        assert_eq!(s.run(), Ok(Progress::Closed));
+        assert_eq!((posts.load(Relaxed), resumed.get()), (1, 1));
+    });
+}
+
 // contract: S3
 #[test]
 fn a_panic_that_nobody_joins_is_raised_by_the_call_that_found_it() {

@@ -79,7 +79,7 @@ impl Drop for Exit {
 ///
 /// # Panics
 ///
-/// Outside of a scheduler's coroutine.
+/// Outside of a scheduler's coroutine. In a destructor that runs because of a panic it is a second one, and the process aborts.
 ///
 /// # Examples
 ///
@@ -327,7 +327,7 @@ impl Scheduler {
                 Some((token, _)) => {
                     let cancel = || token.cancel("the scheduler is closing");
                     if let Err(payload) = catch_unwind(AssertUnwindSafe(cancel)) {
-                        unhandled::report(id, payload);
+                        unhandled::report_contained(id, payload);
                     }
                 }
                 None => super::request_cancel(&block),

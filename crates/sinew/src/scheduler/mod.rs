@@ -358,9 +358,6 @@ impl Scheduler {
     /// What a look around is for beside coroutines: the wish to stop, the deadline, posts.
     fn attend(&self, until: Until) -> Option<Progress> {
         self.attention.set(false);
-        if until.stoppable && self.shared.take_stop() {
-            return Some(Progress::Made);
-        }
         if until
             .deadline_ns
             .is_some_and(|deadline_ns| self.driver.borrow().now_ns() >= deadline_ns)
@@ -373,8 +370,7 @@ impl Scheduler {
                 Progress::Made
             });
         }
-        self.run_some_posts();
-        None
+        self.run_some_posts(until)
     }
 
     fn resume_queued(&self, block: NonNull<Block>) {

@@ -24,12 +24,13 @@ use sinew_core::post::{PostQueue, Refusal};
 
 use crate::inspect::SchedulerStats;
 use crate::scheduler::door::Door;
-use crate::scheduler::{Scheduler, current, unhandled};
+use crate::scheduler::step::Progress;
+use crate::scheduler::{Scheduler, Until, current, unhandled};
 
 /// How many closures may wait for their turn, if nothing else is said.
 pub(super) const LIMIT_DEFAULT: u64 = 1_024;
 /// How many posts run at one look: as many as there are switches between two looks.
-const BATCH: usize = super::BUDGET as usize;
+const BATCH: u32 = super::BUDGET;
 
 /// A closure that was posted.
 type Job = Box<dyn FnOnce() + Send>;
@@ -74,13 +75,17 @@ impl Shared {
 }
 
 impl Scheduler {
-    /// Runs posts that wait, a batch at most: the rest has its turn at the next look.
-    pub(super) fn run_some_posts(&self) {
+    /// Runs posts that wait, a batch at most: the rest has its turn at the next look. A wish to stop comes before each.
+    pub(super) fn run_some_posts(&self, until: Until) -> Option<Progress> {
         for _ in 0..BATCH {
+            if until.stoppable && self.shared.take_stop() {
+                return Some(Progress::Made);
+            }
             if !self.run_post() {
-                return;
+                break;
             }
         }
+        None
     }
 
     /// Runs the oldest post, if there is one. Its panic goes where those go that nobody joins.
@@ -89,7 +94,7 @@ impl Scheduler {
             return false;
         };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
-            unhandled::report(0, payload);
+            unhandled::report_contained(0, payload);
         }
         true
     }

@@ -94,6 +94,13 @@ pub(crate) fn report(id: u64, payload: Payload) {
     }
 }
 
+/// As [`report`], for callers that nothing may unwind through: not even the drop of a hook that has just been replaced.
+pub(crate) fn report_contained(id: u64, payload: Payload) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| report(id, payload))) {
+        drop_payload(second);
+    }
+}
+
 /// An error that a detached coroutine returned: to the hook, if there is one.
 pub(crate) fn report_error(id: u64, error: &io::Error) {
     if let Some(hook) = hook() {

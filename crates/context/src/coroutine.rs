@@ -17,7 +17,7 @@ use core::ptr::NonNull;
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::arch::{Context, switch, switch_final};
+use crate::arch::{Context, FpEnv, switch, switch_final};
 use crate::frame::prepare;
 
 /// How a call of [`Coroutine::enter`] came back.
@@ -156,6 +156,22 @@ impl Coroutine {
             };
         }
         Entered::Suspended(word)
+    }
+
+    /// As [`enter`](Self::enter), for a body with floating-point control words of its own: `env` is put in force for it,
+    /// and is what the body left in force afterwards; the caller's comes back. About 20 ns more.
+    ///
+    /// # Safety
+    ///
+    /// As for [`enter`](Self::enter) and [`FpEnv::load`].
+    pub unsafe fn enter_with_fp_env(&mut self, word: usize, env: &mut FpEnv) -> Entered {
+        // SAFETY: passed on to the caller.
+        let outer = unsafe { env.replace() };
+        // SAFETY: passed on to the caller.
+        let entered = unsafe { self.enter(word) };
+        // SAFETY: it was in force before.
+        *env = unsafe { outer.replace() };
+        entered
     }
 }
 

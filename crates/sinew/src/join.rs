@@ -296,41 +296,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        if self.block.is_done() {
-            return Ok(());
-        }
-        let waiting = Waiting::new(deadline_ns)?;
-        if waiting
-            .block()
-            .is_some_and(|me| cycle::is_closed_by(me, &self.block))
-        {
-            return Err(WaitError::Deadlock);
-        }
-        let joiners = &self.block.joiners;
-        let guard = joiners.lock();
-        // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
-        // queue, for which it must take the lock, or DONE is seen here, with the result.
-        if self.block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
-            return Ok(());
-        }
-        let record = Record {
-            kind: Kind::Join,
-            // Exposed for `cycle`.
-            object: ptr::from_ref(&*self.block).expose_provenance(),
-            owner: self.block.id(),
-        };
-        // SAFETY: always the same queue; joiners' slots are not used.
-        let reason = unsafe {
-            wait_in(
-                joiners,
-                guard,
-                |queue| queue,
-                ptr::null_mut(),
-                &waiting,
-                record,
-            )
-        };
-        waiting.result(reason)
+        wait_for_end(&self.block, deadline_ns)
     }
 
     /// Whether the coroutine has ended.
@@ -379,6 +345,45 @@ impl<T> JoinHandle<T> {
     pub fn unparker(&self) -> Unparker {
         Unparker::new(self.block.clone())
     }
+}
+
+/// Waits for the end of a coroutine.
+pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result<(), WaitError> {
+    if block.is_done() {
+        return Ok(());
+    }
+    let waiting = Waiting::new(deadline_ns)?;
+    if waiting
+        .block()
+        .is_some_and(|me| cycle::is_closed_by(me, block))
+    {
+        return Err(WaitError::Deadlock);
+    }
+    let joiners = &block.joiners;
+    let guard = joiners.lock();
+    // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
+    // queue, for which it must take the lock, or DONE is seen here, with the result.
+    if block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
+        return Ok(());
+    }
+    let record = Record {
+        kind: Kind::Join,
+        // Exposed for `cycle`.
+        object: ptr::from_ref(&**block).expose_provenance(),
+        owner: block.id(),
+    };
+    // SAFETY: always the same queue; joiners' slots are not used.
+    let reason = unsafe {
+        wait_in(
+            joiners,
+            guard,
+            |queue| queue,
+            ptr::null_mut(),
+            &waiting,
+            record,
+        )
+    };
+    waiting.result(reason)
 }
 
 impl<T> JoinHandle<T> {

@@ -31,7 +31,14 @@ fn coroutines_stay_on_their_thread() {
     );
 }
 
-// contract: C1, C16
+// contract: S1
+#[test]
+fn a_scheduler_stays_on_its_thread() {
+    assert_not!(Send: sinew::Scheduler, &'static sinew::Scheduler);
+    assert_not!(Sync: sinew::Scheduler);
+}
+
+// contract: C1, C16, S4
 #[test]
 fn what_must_not_compile_does_not() {
     let cases = trybuild::TestCases::new();

@@ -161,8 +161,10 @@ fn a_coroutine_that_never_yields_does_not_hold_up_a_listing() {
 #[test]
 fn listings_during_a_storm_are_consistent() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let storm = std::thread::spawn(|| {
-        run(|| {
+    let (tell, told) = mpsc::channel();
+    let storm = std::thread::spawn(move || {
+        run(move || {
+            tell.send(()).unwrap();
             let mut round = 0_u64;
             while !STOP.load(Relaxed) {
                 round += 1;
@@ -175,6 +177,7 @@ fn listings_during_a_storm_are_consistent() {
             }
         });
     });
+    told.recv().unwrap();
     let mut listed = 0;
     for _ in 0..2000 {
         for_each(|info| {

@@ -44,6 +44,7 @@ pub use error::{Limit, StackError};
 pub use guard::GuardKind;
 pub use slab::{SlotRef, lookup};
 
+use crate::tools;
 use depot::Depot;
 use slab::SlotLayout;
 use std::fmt;
@@ -203,13 +204,16 @@ impl Stack {
     }
 
     /// Takes on the slot, which the caller owned.
+    #[inline]
     fn from_slot(slot: SlotRef) -> Stack {
+        tools::stack_in_use(slot.limit().addr().get(), slot.size_bytes());
         Stack { slot }
     }
 
     /// Gives up the handle but not the slot; there is no owner afterwards.
     fn into_slot(self) -> SlotRef {
         self.clear_owner();
+        tools::stack_idle(self.slot.limit().addr().get(), self.slot.size_bytes());
         mem::ManuallyDrop::new(self).slot
     }
 
@@ -315,6 +319,7 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         self.clear_owner();
+        tools::stack_idle(self.slot.limit().addr().get(), self.slot.size_bytes());
         // SAFETY: the slot is ours, and nobody reads it again before it is handed out anew.
         unsafe { slab::discard(&mut [self.slot]) };
         self.slot.class().give(&[self.slot]);

@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 
+use sinew_context::Errno;
 use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
 
@@ -47,6 +48,8 @@ pub(super) struct Core {
     /// At hand, because it takes a few divisions to lay out.
     default_config: StackConfig,
     closing: Cell<bool>,
+    /// The thread's.
+    pub(super) errno: Errno,
     kept_panic: Cell<Option<Payload>>,
 }
 
@@ -149,6 +152,7 @@ impl Core {
             ids: Cell::new(0..0),
             default_config: StackConfig::default(),
             closing: Cell::new(false),
+            errno: Errno::of_this_thread(),
             kept_panic: Cell::new(None),
         }
     }

@@ -28,14 +28,14 @@ use std::ptr::{self, NonNull};
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
-use sinew_context::{Context, switch_word};
+use sinew_context::{Context, Errno, FpEnv, switch_word};
 
 use crate::coroutine::anchor::Core;
 use crate::coroutine::body::Vtable;
 use crate::coroutine::word::Word;
 use crate::join::Outcome;
 use crate::scheduler::body::Payload;
-use crate::scheduler::forced;
+use crate::scheduler::{forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
 const SWALLOWED_MAX: u32 = 16;
@@ -93,7 +93,11 @@ pub(super) struct Control {
     limit: Cell<usize>,
     /// I2.
     span: Cell<usize>,
+    /// The thread's.
+    errno: Errno,
     phase: Cell<Phase>,
+    /// Whether the body has floating-point control words of its own.
+    keeps_fp_env: bool,
     /// A cancel was requested.
     cancelled: Cell<bool>,
     /// The body has confirmed the cancel.
@@ -120,6 +124,8 @@ pub(super) struct Control {
     slot: Cell<*const Cell<*const Control>>,
     config: StackConfig,
     id: u64,
+    /// Where `keeps_fp_env`, the body's words, while it does not run; else (in a debug build) those that it has to leave behind.
+    fp_env: Cell<FpEnv>,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
 }
@@ -129,6 +135,7 @@ pub(super) struct Birth {
     pub(super) vtable: &'static Vtable,
     pub(super) config: StackConfig,
     pub(super) name: Option<Box<str>>,
+    pub(super) fp_env: bool,
     pub(super) location: &'static Location<'static>,
 }
 
@@ -167,6 +174,9 @@ impl Control {
             slot: Cell::new(ptr::null()),
             config: birth.config,
             id: core.next_id(),
+            errno: core.errno,
+            keeps_fp_env: birth.fp_env,
+            fp_env: Cell::new(FpEnv::DEFAULT),
             name: birth.name,
             location: birth.location,
         }
@@ -265,6 +275,7 @@ impl Control {
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
         unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
+        self.fp_env.set(FpEnv::current());
         let base = stack.base().as_ptr();
         let limit = stack.limit().addr().get();
         self.limit.set(limit);
@@ -323,8 +334,57 @@ impl Control {
     /// being ended.
     #[inline(always)]
     pub(super) unsafe fn switch_in(&self, word: Word) -> Word {
+        if cfg!(debug_assertions) || self.keeps_fp_env {
+            // SAFETY: passed on to the caller.
+            unsafe { self.switch_in_with_fp_env(word) }
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.switch_in_plainly(word) }
+        }
+    }
+
+    /// As `switch_in`, with the thread's control words for both.
+    #[inline(always)]
+    unsafe fn switch_in_plainly(&self, word: Word) -> Word {
         // SAFETY: the body's context was prepared or saved, and has not been resumed since.
         unsafe { switch_word(self.caller.get(), self.body.get(), word) }
+    }
+
+    /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.
+    #[inline(never)]
+    unsafe fn switch_in_with_fp_env(&self, word: Word) -> Word {
+        if !self.keeps_fp_env {
+            let outer = FpEnv::current();
+            self.fp_env.set(outer);
+            // SAFETY: passed on to the caller.
+            let word = unsafe { self.switch_in_plainly(word) };
+            // SAFETY: they were in force before; a body that panicked may have left others.
+            unsafe { outer.replace() };
+            return word;
+        }
+        thread_state::keep_fp_env();
+        // SAFETY: what the body left in force, or the default of all code.
+        let outer = unsafe { self.fp_env.get().replace() };
+        // SAFETY: passed on to the caller.
+        let word = unsafe { self.switch_in_plainly(word) };
+        // SAFETY: they were in force before.
+        self.fp_env.set(unsafe { outer.replace() });
+        word
+    }
+
+    /// Panics in a debug build if the body has changed the control words without having asked to keep its own.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn check_fp_env(&self) {
+        if cfg!(debug_assertions) && !self.keeps_fp_env {
+            thread_state::expect_fp_env(self.fp_env.get());
+        }
+    }
+
+    /// Where the thread's errno is.
+    #[inline(always)]
+    pub(super) fn errno(&self) -> Errno {
+        self.errno
     }
 
     /// Says after a `switch_in` whether the body has only suspended.

@@ -40,7 +40,8 @@ impl<In, Out> Suspender<In, Out> {
     /// Hands `out` to whoever resumed this coroutine, and returns what the next resume hands in.
     ///
     /// Works at any depth of calls, through recursion, iterator adaptors and foreign code that calls
-    /// back, if the callback is `extern "C-unwind"`. No allocation, no lock.
+    /// back, if the callback is `extern "C-unwind"`. No allocation, no lock. The body has its `errno` again afterwards (to
+    /// the one who resumes, a resume is a call like any other, and may change it).
     ///
     /// # Suspends
     ///
@@ -65,12 +66,15 @@ impl<In, Out> Suspender<In, Out> {
         if !self.control.may_suspend() && self.control.refuse() {
             return Err(SuspendError::State(out));
         }
+        self.control.check_fp_env();
+        let number = self.control.errno().get();
         let out = ManuallyDrop::new(out);
         let body = self.control.body.get();
         let caller = self.control.caller.get();
         // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context was saved
         // by the `switch_in` that runs it. The other side takes `out`.
         let word = unsafe { switch_word(body, caller, pack(&out)) };
+        self.control.errno().set(number);
         if self.control.is_cancelled() {
             if self.control.must_end() {
                 return Err(SuspendError::Ending);

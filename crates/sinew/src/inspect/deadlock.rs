@@ -11,8 +11,8 @@
 //! 3. Every record is looked at again. Those with another number, or whose wait has been ended meanwhile, are left out. The
 //!    others were suspended in the same wait from their first look to their second, so all of them at the time between. Whoever
 //!    was found to be a mutex's owner then is suspended, so it has not given the mutex back.
-//! 4. Cycles are searched among those that are left, so that each reported one existed at that time. All of its edges are of the kind
-//!    "not before the next one goes on", and none of its waits has a deadline, so it stays until someone cancels a member.
+//! 4. Cycles are searched among those that are left, so that each reported one existed at that time. All of its edges are of the
+//!    kind "not before the next one goes on", and none of its waits has a deadline, so it stays until someone cancels a member.
 //!
 //! # What is seen
 //!

@@ -47,6 +47,8 @@ use crate::scheduler::slab;
 
 /// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
 pub(crate) mod flag {
+    /// A grace is over: its waits raise the forced unwind.
+    pub(crate) const UNWIND: u8 = 1;
     /// The coroutine has run: it has a stack and is pinned to its thread.
     pub(crate) const STARTED: u8 = 2;
     /// It asked for a stack of its own size: no in-place start.
@@ -59,6 +61,8 @@ pub(crate) mod flag {
     pub(crate) const DEAF: u8 = 32;
     /// It runs a callback in which nothing may wait.
     pub(crate) const IN_CALLBACK: u8 = 64;
+    /// It keeps floating-point control words of its own.
+    pub(crate) const FP_ENV: u8 = 128;
 }
 
 /// Bits of [`Block::life`].
@@ -71,6 +75,8 @@ pub(crate) mod life {
     pub(crate) const TAKEN: u8 = 4;
     /// Someone waits, or has waited, for the end: the queue of joiners is worth a look.
     pub(crate) const WAITED: u8 = 8;
+    /// The type of the result is `'static`. Set at the start for good.
+    pub(crate) const STATIC: u8 = 16;
 }
 
 /// The state of the park cell.
@@ -128,9 +134,13 @@ pub(crate) struct Block {
     pub(crate) parent: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Block>() == 256, "a block takes four cache lines");
-const _: () = assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
-const _: () = assert!(offset_of!(Block, node) == 192);
+/// With a sanitizer there is more in a context.
+#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan)))]
+const _: () = {
+    assert!(size_of::<Block>() == 256, "a block takes four cache lines");
+    assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
+    assert!(offset_of!(Block, node) == 192);
+};
 
 // SAFETY: the table in the file's head says who touches which field when.
 unsafe impl Sync for Block {}
@@ -260,7 +270,13 @@ impl Block {
 
     /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.
     pub(super) fn set_context(&self, context: Context) {
-        let Context { fp, ip, sp, bx } = context;
+        let Context {
+            fp,
+            ip,
+            sp,
+            bx,
+            notes,
+        } = context;
         let to = self.context.get();
         for (offset, value) in [(0, fp), (1, ip), (2, sp), (3, bx)] {
             // SAFETY: a context is four words.
@@ -268,6 +284,8 @@ impl Block {
             // SAFETY: aligned, never unmapped, and only accessed as a word.
             unsafe { AtomicUsize::from_ptr(word) }.store(value, Relaxed);
         }
+        // SAFETY: the owner thread alone reads these.
+        unsafe { (*to).notes = notes };
     }
 
     /// Writes the wait record. Owner thread, right before it suspends.

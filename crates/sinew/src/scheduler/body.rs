@@ -18,8 +18,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::join::{JoinError, Outcome};
+use crate::local;
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
-use crate::scheduler::{forced, unhandled};
+use crate::scheduler::{exit, forced, thread_state, unhandled};
 
 /// What a panic was raised with.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -145,18 +146,29 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
                 Err(JoinError::panic(payload))
             })
         } else {
-            match catch_unwind(AssertUnwindSafe(body)) {
+            let body = || {
+                let value = body();
+                thread_state::check_fp_env();
+                value
+            };
+            let result = catch_unwind(AssertUnwindSafe(body));
+            thread_state::end_of_body(block);
+            match result {
                 Ok(value) if block.has(flag::CONFIRMED) => drop_quietly(value)
                     .map_or(Err(JoinError::cancelled()), |payload| {
                         Err(JoinError::panic(payload))
                     }),
                 Ok(value) => Ok(value),
                 Err(payload) if forced::is_forced(&*payload) => Err(JoinError::cancelled()),
-                Err(payload) => Err(JoinError::panic(payload)),
+                Err(payload) => {
+                    let is_static = block.life.load(Relaxed) & life::STATIC != 0;
+                    // SAFETY: the bit says so.
+                    unsafe { exit::land_as(payload, is_static) }.map_err(JoinError::panic)
+                }
             }
         };
         // SAFETY: the closure has been taken out.
-        unsafe { Self::end(block, result) };
+        unsafe { Self::end_with_locals(block, result) };
     }
 
     unsafe fn refuse(block: &Block, error: JoinError) {
@@ -167,7 +179,22 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             Some(payload) => Err(JoinError::panic(payload)),
         };
         // SAFETY: the closure has been taken out.
+        unsafe { Self::end_with_locals(block, result) };
+    }
+
+    /// Destroys the coroutine's locals and leaves the result.
+    ///
+    /// # Safety
+    ///
+    /// Owner thread; the payload is empty.
+    #[inline]
+    unsafe fn end_with_locals(block: &Block, result: Result<T, JoinError>) {
+        let result = local::settle(block, result);
+        // SAFETY: passed on to the caller.
         unsafe { Self::end(block, result) };
+        if let Some(payload) = local::close(block) {
+            Self::complain(block, payload);
+        }
     }
 
     /// Leaves the result, or drops it if nobody can ask for it.
@@ -264,7 +291,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
 }
 
 /// Drops a value; hands out the payload if that panicked (a forced unwind does not count).
-fn drop_quietly<V>(value: V) -> Option<Payload> {
+pub(crate) fn drop_quietly<V>(value: V) -> Option<Payload> {
     let payload = catch_unwind(AssertUnwindSafe(|| drop(value))).err()?;
     (!forced::is_forced(&*payload)).then_some(payload)
 }

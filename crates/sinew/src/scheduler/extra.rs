@@ -1,4 +1,5 @@
-//! What only few coroutines need, allocated when first asked for: a name, a cancel token, a stack size.
+//! What only few coroutines need, allocated when first asked for: a name, a cancel token, a stack size, the
+//! coroutine's locals.
 //!
 //! Owns: these. Freed with the block. Thread: any that holds a reference to the block.
 #![expect(
@@ -16,6 +17,7 @@ use sinew_context::stack::StackConfig;
 use sinew_core::inbox::Link;
 
 use crate::cancel::{CancelToken, Key};
+use crate::local::Locals;
 use crate::scheduler::block::Block;
 use crate::scheduler::limit::Limit;
 use crate::scope::Family;
@@ -37,10 +39,12 @@ pub(crate) struct Extra {
     pub(crate) limits: Cell<*const Limit>,
     /// The scope that it is a child of. Owner thread.
     pub(crate) family: Cell<Option<NonNull<Family>>>,
+    /// Owner thread; empty from the coroutine's end on.
+    pub(crate) locals: Locals,
 }
 
 // SAFETY: the block pointer is an identity and is followed only by those that hold a reference; the link has
-// the inbox's rules; the rest is shareable.
+// the inbox's rules; the locals are the owner thread's, and gone when the coroutine has ended; the rest is shareable.
 unsafe impl Send for Extra {}
 // SAFETY: as above.
 unsafe impl Sync for Extra {}
@@ -57,6 +61,7 @@ impl Extra {
             token: OnceLock::new(),
             limits: Cell::new(std::ptr::null()),
             family: Cell::new(None),
+            locals: Locals::new(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::scheduler::current;
 pub enum Unhandled<'a> {
     /// It panicked with this payload.
     Panic {
-        /// The coroutine's id.
+        /// The coroutine's id; 0 for a post.
         id: u64,
         /// What it panicked with.
         payload: &'a (dyn Any + Send),
@@ -91,6 +91,13 @@ pub(crate) fn report(id: u64, payload: Payload) {
         drop_payload(payload);
     } else {
         keep(payload);
+    }
+}
+
+/// As [`report`], for callers that nothing may unwind through: not even the drop of a hook that has just been replaced.
+pub(crate) fn report_contained(id: u64, payload: Payload) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| report(id, payload))) {
+        drop_payload(second);
     }
 }
 

@@ -51,6 +51,9 @@ impl<'a> Waiting<'a> {
         if !place.may_wait() {
             return Err(WaitError::State);
         }
+        if let Place::Coroutine(scheduler, block) = place {
+            scheduler.check_fp_env(block);
+        }
         Ok(Self {
             place,
             deadline_ns,

@@ -208,6 +208,36 @@ fn a_cycle_through_mutex_join_and_scope_is_reported() {
 
 // contract: S25
 #[test]
+fn another_thread_asks_a_scheduler_whose_coroutines_all_wait() {
+    let (tell, told) = mpsc::channel();
+    let stuck = std::thread::spawn(move || {
+        sinew::Scheduler::anchor(|scheduler| {
+            let (left, right) = (Rc::new(Mutex::new(())), Rc::new(Mutex::new(())));
+            let one = philosopher("one", &left, &right, plainly);
+            let other = philosopher("other", &right, &left, plainly);
+            tell.send((scheduler.handle(), one.cancel_token())).unwrap();
+            assert!(scheduler.run().is_ok());
+            assert_eq!(one.join().unwrap(), Err(WaitError::Cancelled));
+            other.join().unwrap().unwrap();
+        });
+    });
+    let (scheduler, token) = told.recv().unwrap();
+    let found = loop {
+        let (answer, answered) = mpsc::channel();
+        let ask = move || answer.send(deadlocks()).unwrap();
+        scheduler.post(ask).unwrap();
+        let found = answered.recv().unwrap();
+        if !found.is_empty() {
+            break found;
+        }
+    };
+    assert_eq!(found[0].members().len(), 2);
+    token.cancel("gives way");
+    stuck.join().unwrap();
+}
+
+// contract: S25
+#[test]
 fn a_wait_with_a_deadline_is_in_no_cycle() {
     run(|| {
         let (left, right) = (Rc::new(Mutex::new(())), Rc::new(Mutex::new(())));

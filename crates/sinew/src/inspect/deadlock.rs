@@ -103,6 +103,8 @@ impl fmt::Display for Cycle {
 /// alone are refused when they would close ([`JoinHandle::wait`](crate::JoinHandle::wait)), so those seen here go over several schedulers.
 ///
 /// Waits in mutexes and scopes are seen of the coroutines of the calling thread's scheduler; those in joins, of all.
+/// [`SchedulerHandle::post`](crate::SchedulerHandle::post) brings the call to another thread's scheduler. A cycle through
+/// mutexes or scopes over several schedulers is not seen.
 ///
 /// # Suspends
 ///

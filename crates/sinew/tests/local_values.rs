@@ -373,7 +373,35 @@ fn an_initialiser_that_ends_after_its_coroutine_makes_nothing() {
             HALF.try_with(|_| ()).is_err()
         });
         sinew::run(|| assert_eq!(maker.resume(()).unwrap(), Step::Suspended(())));
+        // The block of the coroutine that began it would be another's by now.
+        sinew::run(|| COUNT.set(1));
         assert_eq!(maker.resume(()).unwrap(), Step::Done(true));
     });
     assert_eq!(DROPS.get(), 1);
+}
+
+// A clone for a child is in the middle of a spawn, which is of the scheduler: nobody may leave for another one there.
+#[test]
+fn a_stand_alone_coroutine_does_not_suspend_in_a_clone() {
+    thread_local!(static SUSPENDER: Cell<Option<NonNull<Suspender<(), ()>>>> = const { Cell::new(None) });
+    struct Leaving;
+    impl Clone for Leaving {
+        fn clone(&self) -> Self {
+            // SAFETY: set by the only body that spawns, whose suspender it is.
+            let suspender = unsafe { SUSPENDER.take().unwrap().as_ref() };
+            assert!(suspender.suspend(()).is_err());
+            Self
+        }
+    }
+    coroutine_local!(#[inherit] static LEAVING: Leaving = Leaving);
+    sinew::run(|| {
+        LEAVING.with(|_| ());
+        anchor(|a| {
+            let mut spawner = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+                SUSPENDER.set(Some(NonNull::from(s)));
+                spawn_local(|| ()).join().unwrap();
+            });
+            assert_eq!(spawner.resume(()).unwrap(), Step::Done(()));
+        });
+    });
 }

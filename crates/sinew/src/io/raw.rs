@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::io::established::is_established;
 use crate::io::named::named;
-use crate::io::readiness::{take_turn, wait_ready};
+use crate::io::readiness::{is_ready_unless_waiting, take_turn, wait_ready};
 use crate::io::source::Direction;
 use crate::scheduler::current::{self, Place, place};
 use crate::sys::clock;
@@ -248,6 +248,10 @@ pub fn sendto<Fd: AsFd>(
 ///
 /// Until it is ready.
 ///
+/// # Cancellation
+///
+/// Ends with an error that [`crate::is_cancelled`] recognises. Readiness that is there already wins.
+///
 /// # Errors
 ///
 /// `TimedOut`; `InvalidInput` for a descriptor that is not pollable (a regular file); the kernel's.
@@ -257,6 +261,11 @@ pub fn ready<Fd: AsFd>(fd: Fd, interest: Interest, timeout: Option<Duration>) ->
     // On a plain thread poll(2) calls such a file ready; the answer is to be the same everywhere.
     if matches!(place(), Place::Thread) && !is_pollable(fd) {
         return Err(not_pollable(fd));
+    }
+    // What is there already wins over a cancel, as with the calls that look before they wait.
+    if is_ready_unless_waiting(fd, interest.into())? && is_pollable(fd) {
+        take_turn();
+        return Ok(());
     }
     match wait_ready(fd, 0, interest.into(), deadline_ns) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_pollable(fd) => {

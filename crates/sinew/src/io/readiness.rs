@@ -86,6 +86,22 @@ pub(super) fn wait_ready(
     }
 }
 
+/// Whether waits fail here because of a cancel, though the descriptor is ready: who waits for no more than that need not
+/// wait. Asks the kernel only if they fail.
+pub(super) fn is_ready_unless_waiting(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+) -> io::Result<bool> {
+    if Waiting::new(None)?.refused().is_none() {
+        return Ok(false);
+    }
+    match poll_thread(fd, direction, Some(0)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Blocks the thread until the descriptor is ready.
 fn poll_thread(
     fd: BorrowedFd<'_>,

@@ -7,7 +7,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use super::{AccessError, Key, Locals, State};
+use super::{AccessError, Key, State};
+use crate::scheduler::block::{Block, BlockRef};
 use crate::scheduler::current::{Place, place};
 
 /// Declares statics of which each coroutine has its own value.
@@ -219,7 +220,7 @@ impl<T: 'static> LocalKey<T> {
     ) -> Result<R, AccessError> {
         match place() {
             Place::Coroutine(_, block) => {
-                let value = self.in_coroutine(&block.extra_or_new().locals, init)?;
+                let value = self.in_coroutine(block, init)?;
                 Ok(f(&value))
             }
             Place::Thread | Place::Frame => self
@@ -232,9 +233,10 @@ impl<T: 'static> LocalKey<T> {
     #[track_caller]
     fn in_coroutine(
         &'static self,
-        locals: &Locals,
+        block: &Block,
         init: impl FnOnce() -> T,
     ) -> Result<Rc<T>, AccessError> {
+        let locals = &block.extra_or_new().locals;
         match locals.find(self) {
             Some(State::Alive(value)) => match value.downcast() {
                 Ok(value) => return Ok(value),
@@ -245,6 +247,9 @@ impl<T: 'static> LocalKey<T> {
             None if locals.is_closed.get() => return Err(AccessError(())),
             None => {}
         }
+        // A stand-alone coroutine may suspend in the initialiser, and go on when this coroutine has ended.
+        let kept = BlockRef::of(block);
+        let locals = &kept.extra_or_new().locals;
         locals.begin(self);
         let undo = AtLast(|| locals.give_up(self));
         let value = Rc::new(init());

@@ -12,6 +12,7 @@
 //! - I3. A value lives as long as any `with` on it: each holds a count. So values need not be pinned, new ones may come
 //!   meanwhile, and even a stand-alone coroutine that was suspended inside of `with` and goes on after the coroutine whose
 //!   value it borrowed finds it in place. All of it is of one thread: started coroutines do not move.
+//!   For the same reason an initialiser holds a count of the control block.
 //! - I4. The slots with a value are in the order in which the initialisers returned: one that uses another local is
 //!   destroyed before that.
 //!
@@ -26,6 +27,7 @@ use std::fmt;
 use std::ptr;
 use std::rc::Rc;
 
+use crate::coroutine::Fence;
 use crate::join::JoinError;
 use crate::scheduler::block::Block;
 use crate::scheduler::body::{self, Payload};
@@ -229,6 +231,8 @@ fn inherited_slow(locals: &Locals) -> Inherited {
     if of_parent.is_empty() {
         return Inherited(Vec::new());
     }
+    // A stand-alone coroutine must not suspend in a clone: the spawn goes on in this scheduler.
+    let _fence = Fence::raise();
     let clones = current::without_waits(|| {
         let clone = |(key, value): (KeyRef, Rc<dyn Any>)| {
             let state = State::Alive(key.clone_value(&*value)?);

@@ -1,5 +1,9 @@
 //! Backtraces from outside: gdb's, and a walk along the frame pointers; both go on in whoever resumed.
 #![expect(unsafe_code, reason = "drives raw coroutines; walks frames by hand")]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "bodies are written inside the block that makes their coroutine"
+)]
 
 use std::arch::asm;
 use std::cell::Cell;

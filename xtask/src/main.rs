@@ -17,6 +17,7 @@
 mod runner;
 mod step;
 mod tidy;
+mod tool;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::runner::{cargo, execute, execute_without_terminal, files, root};
-use crate::tidy;
+use crate::{tidy, tool};
 
 /// How much longer than usual stress tests run under `ci`, unless `SINEW_STRESS` is set already.
 const STRESS_CI: &str = "2";
@@ -94,6 +94,24 @@ pub(crate) const KINDS: &[Kind] = &[
         what: "every interleaving of the protocols",
         in_ci: true,
         run: loom,
+    },
+    Kind {
+        name: "backtraces",
+        what: "gdb and frame-pointer walks, with frame pointers",
+        in_ci: true,
+        run: tool::backtraces,
+    },
+    Kind {
+        name: "valgrind",
+        what: "chosen tests under memcheck",
+        in_ci: true,
+        run: tool::valgrind,
+    },
+    Kind {
+        name: "asan",
+        what: "tests under AddressSanitizer",
+        in_ci: false,
+        run: tool::asan,
     },
     Kind {
         name: "tour",
@@ -235,7 +253,7 @@ fn or_set<'a>(command: &'a mut Command, key: &str, value: &str) -> &'a mut Comma
 }
 
 /// The directory of build results.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(given) => root().join(given),
         None => root().join("target"),

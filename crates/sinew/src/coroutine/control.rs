@@ -381,6 +381,12 @@ impl Control {
         }
     }
 
+    /// The lowest place on its stack for a value.
+    pub(super) fn far_end<T>(&self) -> *mut T {
+        let place = self.limit.get().next_multiple_of(align_of::<T>());
+        ptr::with_exposed_provenance_mut(place)
+    }
+
     /// Where the thread's errno is.
     #[inline(always)]
     pub(super) fn errno(&self) -> Errno {

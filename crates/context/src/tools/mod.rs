@@ -15,13 +15,13 @@
 //!
 //! # How a switch is noted
 //!
-//! 1. [`leave`] on the stack that is left, with both contexts. It returns one word, which the switch carries over in a
+//! 1. `leave` on the stack that is left, with both contexts. It returns one word, which the switch carries over in a
 //!    register beside the value.
 //! 2. The switch.
-//! 3. [`arrive`] on the other stack, with the context that was resumed and that word; [`arrive_first`] where a new
+//! 3. `arrive` on the other stack, with the context that was resumed and that word; `arrive_first` where a new
 //!    stack begins, where there is no such context.
 //!
-//! A flow that is over calls [`leave_for_good`] instead, so that what the tool keeps of it is released.
+//! A flow that is over calls `leave_for_good` instead, so that what the tool keeps of it is released.
 //!
 //! Invariants
 //! - I1. Between `leave` and `arrive` there is no call and no return, so they are inlined where the switch is.

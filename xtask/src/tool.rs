@@ -32,7 +32,11 @@ const MEMCHECK: &[(&str, &str, &[&str])] = &[
     ("sinew", "coroutine_anchor", &[]),
     ("sinew", "coroutine_scheduler", &[]),
     ("sinew", "coroutine_thread_state", &[]),
-    ("sinew", "scheduler_basics", &[]),
+    (
+        "sinew",
+        "scheduler_basics",
+        &["a_hundred_thousand_are_alive_at_once"],
+    ),
     ("sinew", "scope_borrow", &[]),
     ("sinew", "sync_channels", &[]),
 ];

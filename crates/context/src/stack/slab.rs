@@ -212,6 +212,13 @@ impl SlotRef {
         super::residency::high_water_bytes(self)
     }
 
+    /// Who runs on the stack, and how that describes itself, as told by
+    /// [`Stack::set_owner`](super::Stack::set_owner). `None` if nobody does.
+    #[must_use]
+    pub fn owner(self) -> Option<(*const (), super::DescribeFn)> {
+        super::owner_of(self)
+    }
+
     /// The addresses of the whole slot.
     pub(super) fn span(self) -> Range<usize> {
         let start = self.start().addr().get();

@@ -18,10 +18,11 @@ use sinew_context::frame::Entry;
 use sinew_context::switch_final;
 
 use crate::coroutine::control::{Birth, Control};
+use crate::coroutine::estate::Settled;
 use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{Word, is_inline, unpack};
 use crate::join::Outcome;
-use crate::scheduler::body::Payload;
+use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
 use crate::scheduler::forced;
 
 /// The functions that know a coroutine's types.
@@ -116,12 +117,22 @@ where
         // SAFETY: this is its stack.
         let suspender = unsafe { Suspender::new(control) };
         let result = catch_unwind(AssertUnwindSafe(|| closure(suspender, first)));
+        // SAFETY: as above.
+        let estate = unsafe { control.estate() };
+        let Settled { panic, error } = estate.settle();
+        let result = if panic.is_none() {
+            result
+        } else {
+            first_panic(result, panic)
+        };
         if control.is_ending() {
             let payload = match result {
                 Ok(value) => catch_unwind(AssertUnwindSafe(|| drop(value))).err(),
                 Err(payload) => Some(payload),
             };
             let payload = payload.filter(|payload| !forced::is_forced(&**payload));
+            let more = [drop_quietly(error), estate.close()];
+            let payload = payload.into_iter().chain(more.into_iter().flatten()).reduce(keep_first);
             // A body that returns after all has been cancelled all the same: nobody takes its value.
             let outcome = match payload {
                 None => Outcome::Cancelled,
@@ -131,15 +142,42 @@ where
             control.set_done(outcome);
         } else {
             let outcome = match &result {
+                Ok(_) if control.is_confirmed() => Outcome::Cancelled,
+                Ok(_) if error.is_some() => Outcome::Error,
                 Ok(_) => Outcome::Returned,
                 // The unwind of the scheduler's coroutine around this one: it goes on in the one who resumed.
                 Err(payload) if forced::is_forced(&**payload) => Outcome::Cancelled,
                 Err(_) => Outcome::Error,
             };
             end.write(result);
+            control.left_error.set(error);
+            let nothing = estate.close();
+            debug_assert!(nothing.is_none(), "nothing has run since the settlement");
             control.set_done(outcome);
         }
     }
+}
+
+/// What a body ends with if a cleanup has panicked: with that, unless it has panicked itself.
+#[cold]
+fn first_panic<Ret>(result: End<Ret>, of_cleanup: Option<Payload>) -> End<Ret> {
+    let Some(of_cleanup) = of_cleanup else {
+        return result;
+    };
+    match result {
+        Ok(value) => Err([drop_quietly(value)]
+            .into_iter()
+            .flatten()
+            .fold(of_cleanup, keep_first)),
+        Err(payload) if forced::is_forced(&*payload) => Err(of_cleanup),
+        Err(payload) => Err(keep_first(payload, of_cleanup)),
+    }
+}
+
+/// Of two panics the first counts.
+fn keep_first(first: Payload, second: Payload) -> Payload {
+    drop_payload(second);
+    first
 }
 
 /// Allocates the record of a new coroutine.

@@ -7,7 +7,7 @@
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
 //! - I2. `stack` is there exactly while frames of the body exist; `span` is its size then, unless the frames are being
-//!   ended, and 0 otherwise.
+//!   ended or `held` is set, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
 //!   raised. (The one exception: it was resumed by a destructor that a panic ran, and then panicked itself.)
@@ -32,9 +32,11 @@ use sinew_context::{Context, switch_word};
 
 use crate::coroutine::anchor::Core;
 use crate::coroutine::body::Vtable;
+use crate::coroutine::estate::Estate;
 use crate::coroutine::word::Word;
+use crate::error::Error;
 use crate::join::Outcome;
-use crate::scheduler::body::Payload;
+use crate::scheduler::body::{Payload, drop_quietly};
 use crate::scheduler::forced;
 
 /// How often a body may swallow the forced unwind before the process ends.
@@ -100,6 +102,10 @@ pub(super) struct Control {
     confirmed: Cell<bool>,
     /// The frames are to go: suspending raises the forced unwind.
     ending: Cell<bool>,
+    /// A cleanup or a callback runs on the stack: suspending is refused.
+    held: Cell<bool>,
+    /// It is a cleanup: confirming a cancel is refused too.
+    in_cleanup: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
     /// How often the forced unwind was raised or refused.
     swallowed: Cell<u32>,
@@ -108,6 +114,8 @@ pub(super) struct Control {
     stack: Cell<Option<Stack>>,
     /// What the body panicked with while it was being ended.
     pub(super) kept_panic: Cell<Option<Payload>>,
+    /// The error that the body left in its context.
+    pub(super) left_error: Cell<Option<Error>>,
     pub(super) vtable: &'static Vtable,
     /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
     whole: Cell<*mut ()>,
@@ -120,6 +128,14 @@ pub(super) struct Control {
     id: u64,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
+}
+
+/// What a hold has changed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    span: usize,
+    held: bool,
+    in_cleanup: bool,
 }
 
 /// What is known of a coroutine at its making.
@@ -152,11 +168,14 @@ impl Control {
             cancelled: Cell::new(core.is_closing()),
             confirmed: Cell::new(false),
             ending: Cell::new(false),
+            held: Cell::new(false),
+            in_cleanup: Cell::new(false),
             outcome: Cell::new(None),
             swallowed: Cell::new(0),
             base: Cell::new(0),
             stack: Cell::new(None),
             kept_panic: Cell::new(None),
+            left_error: Cell::new(None),
             vtable: birth.vtable,
             whole: Cell::new(ptr::null_mut()),
             anchor: NonNull::from(core),
@@ -183,6 +202,13 @@ impl Control {
         self.outcome.get()
     }
 
+    pub(super) fn left_error(&self) -> Option<Error> {
+        let error = self.left_error.take();
+        let copy = error.clone();
+        self.left_error.set(error);
+        copy
+    }
+
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -204,12 +230,48 @@ impl Control {
         self.cancelled.set(true);
     }
 
-    /// Records the body's consent to a cancel; says whether there was one.
+    /// Records the body's consent to a cancel; says whether there was one, and the body may consent here.
     pub(super) fn confirm(&self) -> bool {
-        if self.cancelled.get() {
+        let may = self.cancelled.get() && !self.in_cleanup.get();
+        if may {
             self.confirmed.set(true);
         }
-        self.cancelled.get()
+        may
+    }
+
+    /// What is kept for it at the base of its stack.
+    ///
+    /// # Safety
+    ///
+    /// It runs on its stack, and the reference stays there.
+    pub(super) unsafe fn estate(&self) -> &Estate {
+        let base = ptr::with_exposed_provenance_mut::<u8>(self.base.get());
+        // SAFETY: I2: it is set while there is a stack.
+        let base = unsafe { NonNull::new_unchecked(base) };
+        // SAFETY: `start` has laid it below the stack's base, and this base is the address of the estate.
+        unsafe { base.cast().as_ref() }
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed.get()
+    }
+
+    /// Refuses suspends, and if it is for a cleanup confirming too, until [`Control::restore`].
+    pub(super) fn hold(&self, is_cleanup: bool) -> Held {
+        Held {
+            span: self.span.replace(0),
+            held: self.held.replace(true),
+            in_cleanup: self
+                .in_cleanup
+                .replace(self.in_cleanup.get() || is_cleanup),
+        }
+    }
+
+    /// Puts back what a hold has changed. In between the coroutine has not stopped, so holds are nested.
+    pub(super) fn restore(&self, before: Held) {
+        self.span.set(before.span);
+        self.held.set(before.held);
+        self.in_cleanup.set(before.in_cleanup);
     }
 
     /// The allocation that the record is the first part of.
@@ -262,7 +324,9 @@ impl Control {
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
         unsafe { stack.set_owner(self.whole.get(), describe) };
-        let base = stack.base().as_ptr();
+        let record = NonNull::from(self);
+        // SAFETY: a new stack: nothing lies there. The record outlives its hold on it.
+        let base = unsafe { Estate::lay_for(stack.base(), Some(record)) };
         let limit = stack.limit().addr().get();
         self.limit.set(limit);
         self.base.set(base.addr());
@@ -336,10 +400,6 @@ impl Control {
 
     /// The body's last word on its own stack: from here on it is Done.
     pub(super) fn set_done(&self, outcome: Outcome) {
-        let outcome = match outcome {
-            Outcome::Returned if self.confirmed.get() => Outcome::Cancelled,
-            other => other,
-        };
         self.outcome.set(Some(outcome));
         self.phase.set(Phase::Done);
     }
@@ -369,6 +429,9 @@ impl Control {
     pub(super) fn refuse(&self) -> bool {
         let address = stack_pointer();
         if address < self.limit.get() || address >= self.base.get() {
+            return true;
+        }
+        if self.held.get() {
             return true;
         }
         let panicking = std::thread::panicking();
@@ -467,14 +530,21 @@ impl Control {
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);
         control.unlink();
+        if let Some(error) = control.left_error.take()
+            && let Some(payload) = drop_quietly(error)
+        {
+            control.core().keep_panic(payload);
+        }
         let (free, whole) = (control.vtable.free, control.whole.get());
         // SAFETY: the table is that of the record's own type.
         unsafe { free(whole) };
     }
 }
 
-/// Writes who a coroutine is into the overflow report. Reads what never changes.
-unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
+/// Writes who a coroutine is into the overflow report. Reads what never changes. Its address also says that the owner of a
+/// stack is a record.
+#[inline(never)]
+pub(super) unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
     // SAFETY: a record outlives its hold on the stack.
     let control = unsafe { &*owner.cast::<Control>() };
     let mut write = || -> fmt::Result {

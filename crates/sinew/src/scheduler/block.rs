@@ -40,6 +40,7 @@ use sinew_core::lock::Lock;
 use sinew_core::timer::TimerNode;
 use sinew_core::wait::{Kind, Node, Queue, Record, Waiter};
 
+use crate::coroutine::Estate;
 use crate::scheduler::body::Vtable;
 use crate::scheduler::door::Door;
 use crate::scheduler::extra::Extra;
@@ -59,6 +60,8 @@ pub(crate) mod flag {
     pub(crate) const DEAF: u8 = 32;
     /// It runs a callback in which nothing may wait.
     pub(crate) const IN_CALLBACK: u8 = 64;
+    /// It runs a cleanup, in which moreover no cancel can be confirmed.
+    pub(crate) const IN_CLEANUP: u8 = 128;
 }
 
 /// Bits of [`Block::life`].
@@ -220,6 +223,16 @@ impl Block {
         self.flags.store(self.flags.load(Relaxed) & !flag, Relaxed);
     }
 
+    /// Sets a flag, or takes it away. Owner thread.
+    #[inline]
+    pub(crate) fn put(&self, flag: u8, on: bool) {
+        if on {
+            self.set(flag);
+        } else {
+            self.clear(flag);
+        }
+    }
+
     /// Whether waits are to be refused: because of a cancel, or of a limit around the code that runs. Owner thread.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
@@ -318,6 +331,14 @@ impl Block {
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         let _in_place = self.park.lock();
         self.extra()?.name.get().cloned()
+    }
+
+    /// What is kept for the coroutine at the base of its stack. Owner thread, while it runs on it.
+    pub(crate) fn estate(&self) -> Option<&Estate> {
+        // SAFETY: owner thread; the stack changes hands only at the coroutine's start and end.
+        let stack = unsafe { &*self.stack.get() }.as_ref()?;
+        // SAFETY: `Scheduler::start` has laid it, for this coroutine or an earlier one on the stack.
+        Some(unsafe { Estate::at(stack.base()) })
     }
 
     /// The rarely needed part, if it exists.

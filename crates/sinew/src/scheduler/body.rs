@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use crate::coroutine::Settled;
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
 use crate::scheduler::forced;
@@ -140,23 +141,23 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     unsafe fn run(block: &Block) {
         // SAFETY: the scheduler runs a body once.
         let body = unsafe { Self::take_body(block) };
-        let result = if block.is_cancelled() {
-            drop_quietly(body).map_or(Err(JoinError::cancelled()), |payload| {
-                Err(JoinError::panic(payload))
-            })
-        } else {
-            match catch_unwind(AssertUnwindSafe(body)) {
-                Ok(value) if block.has(flag::CONFIRMED) => drop_quietly(value)
-                    .map_or(Err(JoinError::cancelled()), |payload| {
-                        Err(JoinError::panic(payload))
-                    }),
-                Ok(value) => Ok(value),
-                Err(payload) if forced::is_forced(&*payload) => Err(JoinError::cancelled()),
-                Err(payload) => Err(JoinError::panic(payload)),
-            }
+        let Some(estate) = block.estate() else {
+            unreachable!("a coroutine runs on a stack")
         };
+        estate.open();
+        let ended = if block.is_cancelled() {
+            Err(drop_quietly(body))
+        } else {
+            catch_unwind(AssertUnwindSafe(body))
+                .map_err(|payload| (!forced::is_forced(&*payload)).then_some(payload))
+        };
+        let settled = estate.settle();
+        let result = verdict(ended, block.has(flag::CONFIRMED), settled);
         // SAFETY: the closure has been taken out.
         unsafe { Self::end(block, result) };
+        if let Some(payload) = estate.close() {
+            Self::complain(block, payload);
+        }
     }
 
     unsafe fn refuse(block: &Block, error: JoinError) {
@@ -194,6 +195,8 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             block.life.fetch_or(life::DONE, AcqRel)
         };
         if before & life::HANDLE == 0 {
+            // SAFETY: no handle: it is the coroutine's (I2), which has just put it there.
+            unsafe { Self::tell_of_left_error(block) };
             // I2: no handle: the result is the coroutine's to drop.
             let dropped = catch_unwind(AssertUnwindSafe(|| {
                 // SAFETY: I2.
@@ -203,6 +206,21 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
                 Ok(None) => {}
                 Ok(Some(payload)) | Err(payload) => Self::complain(block, payload),
             }
+        }
+    }
+
+    /// An error that a detached coroutine left in its context goes to whoever listens.
+    ///
+    /// # Safety
+    ///
+    /// Owner thread; the payload holds the result, which is not handed over meanwhile.
+    unsafe fn tell_of_left_error(block: &Block) {
+        // SAFETY: made for these types.
+        let stage = unsafe { Self::stage(block) };
+        // SAFETY: it holds the result.
+        let result = unsafe { &*stage.cast::<Result<T, JoinError>>() };
+        if let Some(error) = result.as_ref().err().and_then(JoinError::error) {
+            super::unhandled::report_error(block.id(), &error.clone().into());
         }
     }
 
@@ -247,8 +265,56 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     }
 }
 
+/// What a coroutine's end comes to. `ended` is what its closure returned, or the payload of its panic, or neither if it
+/// was unwound by force or never ran.
+///
+/// The first of these that holds: it panicked; a cleanup panicked; it was unwound or never ran; it has confirmed a
+/// cancel; it left an error; it returned.
+fn verdict<T>(
+    ended: Result<T, Option<Payload>>,
+    is_confirmed: bool,
+    settled: Settled,
+) -> Result<T, JoinError> {
+    let Settled { panic, error } = settled;
+    let (value, verdict) = match (ended, panic, error) {
+        (Ok(value), None, None) if !is_confirmed => return Ok(value),
+        (Ok(value), None, Some(error)) if !is_confirmed => (Some(value), JoinError::left(error)),
+        (Ok(value), None, left) => (
+            Some(value),
+            drop_quietly(left).map_or(JoinError::cancelled(), JoinError::panic),
+        ),
+        (Err(None), None, left) => (
+            None,
+            drop_quietly(left).map_or(JoinError::cancelled(), JoinError::panic),
+        ),
+        (ended, second, left) => {
+            let (value, first) = match ended {
+                Ok(value) => (Some(value), None),
+                Err(first) => (None, first),
+            };
+            let (first, second) = if first.is_some() {
+                (first, second)
+            } else {
+                (second, None)
+            };
+            let more = [drop_quietly(left), second];
+            more.into_iter().flatten().for_each(drop_payload);
+            (value, first.map_or(JoinError::cancelled(), JoinError::panic))
+        }
+    };
+    // The value is nobody's. A panic of its drop counts, unless there was one before.
+    match drop_quietly(value) {
+        Some(payload) if !verdict.is_panic() => Err(JoinError::panic(payload)),
+        Some(payload) => {
+            drop_payload(payload);
+            Err(verdict)
+        }
+        None => Err(verdict),
+    }
+}
+
 /// Drops a value; hands out the payload if that panicked (a forced unwind does not count).
-fn drop_quietly<V>(value: V) -> Option<Payload> {
+pub(crate) fn drop_quietly<V>(value: V) -> Option<Payload> {
     let payload = catch_unwind(AssertUnwindSafe(|| drop(value))).err()?;
     (!forced::is_forced(&*payload)).then_some(payload)
 }

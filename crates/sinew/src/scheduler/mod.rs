@@ -54,6 +54,7 @@ use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
 use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
+use crate::coroutine::Estate;
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
 use crate::io::Direction;
@@ -247,7 +248,7 @@ impl Scheduler {
         let budget = self.budget.get();
         if budget > 1 {
             self.budget.set(budget - 1);
-        } else {
+        } else if !me.has(flag::IN_CALLBACK) {
             self.budget.set(0);
             self.ready.push(me);
             self.switch_out(me);
@@ -325,7 +326,8 @@ impl Scheduler {
         };
         match stack {
             Ok(stack) => {
-                let base = stack.base().as_ptr();
+                // SAFETY: a new stack: nothing lies there.
+                let base = unsafe { Estate::lay(stack.base()) };
                 self.bind(block, stack);
                 let address = ptr::from_ref(block).expose_provenance();
                 // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
@@ -729,8 +731,10 @@ fn run_body(scheduler: &Scheduler, block: NonNull<Block>) -> Option<NonNull<Bloc
     None
 }
 
-/// Writes who a block is into the overflow report. Reads atomics only.
-unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
+/// Writes who a block is into the overflow report. Reads atomics only. Its address also says that the owner of a stack is
+/// a block.
+#[inline(never)]
+pub(crate) unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
     // SAFETY: blocks are never unmapped.
     let block = unsafe { &*owner.cast::<Block>() };
     let location = block.location.load(Acquire);

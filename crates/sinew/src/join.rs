@@ -186,7 +186,10 @@ impl fmt::Display for JoinError {
             Repr::Cancelled => f.write_str("the coroutine was cancelled"),
             Repr::NoStack(error) => write!(f, "the coroutine got no stack: {error}"),
             Repr::Left(error) => {
-                write!(f, "the coroutine ended with an error in its context: {error}")
+                write!(
+                    f,
+                    "the coroutine ended with an error in its context: {error}"
+                )
             }
             Repr::Wait(error) => write!(f, "the join did not wait to the end: {error}"),
         }

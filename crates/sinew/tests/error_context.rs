@@ -1,16 +1,18 @@
 //! The error context: each coroutine and each thread has its own, and nothing leaks.
 
+use std::cell::{Cell, RefCell};
 use std::error::Error as _;
 use std::io;
-use std::rc::Rc;
-use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sinew::coroutine::error::{last, set, take, with_context};
 use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
 use sinew::inspect::{Unhandled, on_unhandled};
-use sinew::{Cancelled, Error, ErrorKind, Outcome, WaitError, go_local, run, spawn_local, yield_now};
+use sinew::{
+    Cancelled, Error, ErrorKind, Outcome, WaitError, go_local, run, spawn_local, yield_now,
+};
 
 fn invalid(message: &'static str) -> Error {
     Error::new(ErrorKind::Invalid, message)
@@ -25,7 +27,9 @@ fn message() -> Option<String> {
 fn set_add_read_and_take() {
     assert!(last().is_none());
     assert!(take().is_none());
-    assert!(!with_context(|| -> &str { panic!("there is no error to add to") }));
+    assert!(!with_context(|| -> &str {
+        panic!("there is no error to add to")
+    }));
     set(invalid("first"));
     set(invalid("second").with_code(7));
     assert!(with_context(|| format!("attempt {}", 1)));
@@ -44,7 +48,9 @@ fn set_add_read_and_take() {
 #[test]
 fn each_coroutine_and_each_thread_has_its_own() {
     set(invalid("of the thread"));
-    std::thread::spawn(|| assert!(last().is_none())).join().unwrap();
+    std::thread::spawn(|| assert!(last().is_none()))
+        .join()
+        .unwrap();
     run(|| {
         assert!(last().is_none(), "the thread's is not seen in a coroutine");
         set(invalid("of the first"));
@@ -92,7 +98,11 @@ fn nothing_leaks_to_the_next_one_on_the_same_stack() {
                 }
             });
             handle.wait().unwrap();
-            let expected = if round % 3 == 2 { Outcome::Returned } else { Outcome::Error };
+            let expected = if round % 3 == 2 {
+                Outcome::Returned
+            } else {
+                Outcome::Error
+            };
             assert_eq!(handle.outcome(), Some(expected));
             assert_eq!(handle.join().is_err(), round % 3 != 2);
             assert!(last().is_none());
@@ -138,7 +148,9 @@ fn what_a_late_destructor_sets_goes_nowhere() {
     anchor(|a| {
         // In the closure that is never run: it is dropped by whoever drops the coroutine.
         let held = SetsOnDrop;
-        drop(Coroutine::new(a, move |_: &Suspender<(), ()>, ()| drop(held)));
+        drop(Coroutine::new(a, move |_: &Suspender<(), ()>, ()| {
+            drop(held)
+        }));
     });
     assert_eq!(take().unwrap().message(), "by a destructor");
 }
@@ -157,7 +169,10 @@ fn join_gives_the_error_that_was_left() {
         let left = error.error().unwrap();
         assert_eq!((left.kind(), left.code()), (ErrorKind::NotFound, Some(2)));
         assert!(error.to_string().ends_with(": opening"));
-        assert_eq!(error.source().unwrap().to_string(), io::Error::from_raw_os_error(2).to_string());
+        assert_eq!(
+            error.source().unwrap().to_string(),
+            io::Error::from_raw_os_error(2).to_string()
+        );
         let whole = Error::from(error);
         assert_eq!(whole.kind(), ErrorKind::NotFound);
         assert_eq!(whole.chain().count(), 3);
@@ -230,7 +245,11 @@ impl Case {
 
     fn act(self, confirm: impl FnOnce() -> Result<(), WaitError>) -> u32 {
         if self.confirmed {
-            let expected = if self.requested { Ok(()) } else { Err(WaitError::State) };
+            let expected = if self.requested {
+                Ok(())
+            } else {
+                Err(WaitError::State)
+            };
             assert_eq!(confirm(), expected);
         }
         if self.error_set {
@@ -370,7 +389,11 @@ fn convert() -> Result<(), Error> {
 fn conversions_keep_kind_code_and_place() {
     let error = convert().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert_eq!(error.location().file(), file!(), "the place is that of the `?`");
+    assert_eq!(
+        error.location().file(),
+        file!(),
+        "the place is that of the `?`"
+    );
     for (wait, kind) in [
         (WaitError::Timeout, ErrorKind::Timeout),
         (WaitError::Cancelled, ErrorKind::Cancelled),
@@ -382,13 +405,19 @@ fn conversions_keep_kind_code_and_place() {
         assert_eq!((error.kind(), error.to_string()), (kind, wait.to_string()));
         // By way of an I/O error too.
         assert_eq!(Error::from(io::Error::from(wait)).kind(), kind);
-        assert_eq!(io::Error::from(error).kind() == io::ErrorKind::TimedOut, kind == ErrorKind::Timeout);
+        assert_eq!(
+            io::Error::from(error).kind() == io::ErrorKind::TimedOut,
+            kind == ErrorKind::Timeout
+        );
     }
     let cancelled = io::Error::from(Error::from(Cancelled));
     assert!(sinew::is_cancelled(&cancelled));
     assert_ne!(cancelled.kind(), io::ErrorKind::Interrupted);
     let there_and_back = Error::from(io::Error::from(invalid("kept").with_code(3)));
-    assert_eq!((there_and_back.message(), there_and_back.code()), ("kept", Some(3)));
+    assert_eq!(
+        (there_and_back.message(), there_and_back.code()),
+        ("kept", Some(3))
+    );
     let refused = Error::from(io::Error::from_raw_os_error(111));
     assert_eq!((refused.kind(), refused.code()), (ErrorKind::Io, Some(111)));
 }
@@ -410,10 +439,24 @@ fn a_code_on_a_shared_error_leaves_the_other_copy() {
 fn messages_are_plain() {
     use ErrorKind as Kind;
     for kind in [
-        Kind::State, Kind::Invalid, Kind::Again, Kind::Timeout, Kind::Cancelled, Kind::Closed, Kind::Deadlock,
-        Kind::NoMemory, Kind::NotFound, Kind::Exists, Kind::Io, Kind::Panic, Kind::Internal,
+        Kind::State,
+        Kind::Invalid,
+        Kind::Again,
+        Kind::Timeout,
+        Kind::Cancelled,
+        Kind::Closed,
+        Kind::Deadlock,
+        Kind::NoMemory,
+        Kind::NotFound,
+        Kind::Exists,
+        Kind::Io,
+        Kind::Panic,
+        Kind::Internal,
     ] {
         let text = kind.to_string();
-        assert!(!text.ends_with('.') && text == text.to_lowercase(), "{text}");
+        assert!(
+            !text.ends_with('.') && text == text.to_lowercase(),
+            "{text}"
+        );
     }
 }

@@ -110,6 +110,14 @@ impl Arena {
     /// # Panics
     ///
     /// If there is no memory.
+    ///
+    /// # Examples
+    ///
+    /// ```compile_fail,E0080
+    /// sinew::coroutine::arena::with(|a| {
+    ///     a.alloc(String::from("needs a drop"));
+    /// });
+    /// ```
     #[expect(clippy::mut_from_ref, reason = "each value has memory of its own")]
     pub fn alloc<T>(&self, value: T) -> &mut T {
         const {

@@ -132,7 +132,10 @@ where
             };
             let payload = payload.filter(|payload| !forced::is_forced(&**payload));
             let more = [drop_quietly(error), estate.close()];
-            let payload = payload.into_iter().chain(more.into_iter().flatten()).reduce(keep_first);
+            let payload = payload
+                .into_iter()
+                .chain(more.into_iter().flatten())
+                .reduce(keep_first);
             // A body that returns after all has been cancelled all the same: nobody takes its value.
             let outcome = match payload {
                 None => Outcome::Cancelled,

@@ -261,9 +261,7 @@ impl Control {
         Held {
             span: self.span.replace(0),
             held: self.held.replace(true),
-            in_cleanup: self
-                .in_cleanup
-                .replace(self.in_cleanup.get() || is_cleanup),
+            in_cleanup: self.in_cleanup.replace(self.in_cleanup.get() || is_cleanup),
         }
     }
 

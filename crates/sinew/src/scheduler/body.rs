@@ -299,7 +299,10 @@ fn verdict<T>(
             };
             let more = [drop_quietly(left), second];
             more.into_iter().flatten().for_each(drop_payload);
-            (value, first.map_or(JoinError::cancelled(), JoinError::panic))
+            (
+                value,
+                first.map_or(JoinError::cancelled(), JoinError::panic),
+            )
         }
     };
     // The value is nobody's. A panic of its drop counts, unless there was one before.

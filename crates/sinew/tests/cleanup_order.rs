@@ -388,7 +388,9 @@ fn pop_takes_either_kind_and_runs_it_if_told_to() {
         inner.defer("popped deferred");
         let node = push_word(&inner, "popped pushed").unwrap();
         // SAFETY: leaked.
-        let (node_ref, unrun) = unsafe { (node.as_ref(), unrun.as_ref()) };
+        let node_ref = unsafe { node.as_ref() };
+        // SAFETY: leaked.
+        let unrun = unsafe { unrun.as_ref() };
         assert!(node_ref.is_linked());
         // SAFETY: it is refused.
         let twice = unsafe { push(node, say_nothing, ptr::null_mut()) };

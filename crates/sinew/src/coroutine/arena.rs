@@ -118,7 +118,6 @@ impl Arena {
     ///     a.alloc(String::from("needs a drop"));
     /// });
     /// ```
-    #[expect(clippy::mut_from_ref, reason = "each value has memory of its own")]
     pub fn alloc<T>(&self, value: T) -> &mut T {
         const {
             assert!(
@@ -134,7 +133,6 @@ impl Arena {
     /// # Panics
     ///
     /// If there is no memory.
-    #[expect(clippy::mut_from_ref, reason = "each value has memory of its own")]
     pub fn alloc_str(&self, text: &str) -> &mut str {
         self.memory.alloc_str(text)
     }
@@ -144,7 +142,6 @@ impl Arena {
     /// # Panics
     ///
     /// If there is no memory.
-    #[expect(clippy::mut_from_ref, reason = "each value has memory of its own")]
     pub fn alloc_slice_copy<T: Copy>(&self, slice: &[T]) -> &mut [T] {
         self.memory.alloc_slice_copy(slice)
     }
@@ -154,7 +151,6 @@ impl Arena {
     /// # Panics
     ///
     /// If there is no memory; with the panic of `f`.
-    #[expect(clippy::mut_from_ref, reason = "each value has memory of its own")]
     pub fn alloc_slice_fill_with<T>(&self, len: usize, f: impl FnMut(usize) -> T) -> &mut [T] {
         const {
             assert!(

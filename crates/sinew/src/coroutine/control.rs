@@ -112,10 +112,7 @@ pub(super) struct Control {
     /// The highest address of the stack.
     base: Cell<usize>,
     stack: Cell<Option<Stack>>,
-    /// What the body panicked with while it was being ended.
-    pub(super) kept_panic: Cell<Option<Payload>>,
-    /// The error that the body left in its context.
-    pub(super) left_error: Cell<Option<Error>>,
+    left: Cell<Left>,
     pub(super) vtable: &'static Vtable,
     /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
     whole: Cell<*mut ()>,
@@ -128,6 +125,17 @@ pub(super) struct Control {
     id: u64,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
+}
+
+/// What a body leaves, besides its value.
+#[derive(Default)]
+enum Left {
+    #[default]
+    Nothing,
+    /// What it panicked with while it was being ended.
+    Panic(Payload),
+    /// The error in its context.
+    Error(Error),
 }
 
 /// What a hold has changed.
@@ -174,8 +182,7 @@ impl Control {
             swallowed: Cell::new(0),
             base: Cell::new(0),
             stack: Cell::new(None),
-            kept_panic: Cell::new(None),
-            left_error: Cell::new(None),
+            left: Cell::new(Left::Nothing),
             vtable: birth.vtable,
             whole: Cell::new(ptr::null_mut()),
             anchor: NonNull::from(core),
@@ -202,11 +209,34 @@ impl Control {
         self.outcome.get()
     }
 
+    /// A copy of the error that the body left in its context.
     pub(super) fn left_error(&self) -> Option<Error> {
-        let error = self.left_error.take();
-        let copy = error.clone();
-        self.left_error.set(error);
+        let left = self.left.take();
+        let copy = match &left {
+            Left::Error(error) => Some(error.clone()),
+            Left::Nothing | Left::Panic(_) => None,
+        };
+        self.left.set(left);
         copy
+    }
+
+    pub(super) fn has_left_error(&self) -> bool {
+        let left = self.left.take();
+        let has = matches!(left, Left::Error(_));
+        self.left.set(left);
+        has
+    }
+
+    /// The body has ended, with this error in its context.
+    pub(super) fn leave_error(&self, error: Option<Error>) {
+        if let Some(error) = error {
+            self.left.set(Left::Error(error));
+        }
+    }
+
+    /// The body has ended by this panic, while it was being ended.
+    pub(super) fn keep_panic(&self, payload: Payload) {
+        self.left.set(Left::Panic(payload));
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -488,7 +518,13 @@ impl Control {
                 // While ending nothing switches out, so the body has ended.
                 assert_eq!(self.phase.get(), Phase::Done, "an ended body is done");
                 self.release_stack();
-                self.kept_panic.take()
+                match self.left.take() {
+                    Left::Panic(payload) => Some(payload),
+                    other => {
+                        self.left.set(other);
+                        None
+                    }
+                }
             }
             Phase::Running | Phase::RunningInPanic | Phase::Done => None,
         }
@@ -518,6 +554,14 @@ impl Control {
         payload
     }
 
+    /// Drops the error that was left; what panics meanwhile is the anchor's to tell.
+    #[cold]
+    fn drop_error(&self, error: Error) {
+        if let Some(payload) = drop_quietly(error) {
+            self.core().keep_panic(payload);
+        }
+    }
+
     /// Frees a record.
     ///
     /// # Safety
@@ -528,10 +572,8 @@ impl Control {
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);
         control.unlink();
-        if let Some(error) = control.left_error.take()
-            && let Some(payload) = drop_quietly(error)
-        {
-            control.core().keep_panic(payload);
+        if let Left::Error(error) = control.left.take() {
+            control.drop_error(error);
         }
         let (free, whole) = (control.vtable.free, control.whole.get());
         // SAFETY: the table is that of the record's own type.

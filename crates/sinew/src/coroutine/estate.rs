@@ -179,6 +179,12 @@ impl Estate {
         self.used.set(true);
     }
 
+    /// Whether there may be something to settle.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.get()
+    }
+
     /// A coroutine begins on the stack.
     #[inline]
     pub(crate) fn open(&self) {

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::coroutine::Settled;
+use crate::coroutine::{Estate, Settled};
 use crate::join::{JoinError, Outcome};
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
 use crate::scheduler::forced;
@@ -28,8 +28,9 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 /// The functions that know a body's types.
 #[derive(Debug)]
 pub(crate) struct Vtable {
-    /// Runs the closure, or drops it if the coroutine was cancelled before it started, and leaves the result.
-    pub(super) run: unsafe fn(&Block),
+    /// Runs the closure, or drops it if the coroutine was cancelled before it started, and leaves the result. The estate is
+    /// that of the stack.
+    pub(super) run: unsafe fn(&Block, &Estate),
     /// Drops the closure of a coroutine that cannot start, and leaves `error` as the result.
     pub(super) refuse: unsafe fn(&Block, JoinError),
     /// Where the result lies: a `Result<T, JoinError>`.
@@ -43,7 +44,8 @@ pub(crate) struct Vtable {
 impl Vtable {
     /// The table of a free block: none of it is called.
     pub(super) const NONE: &'static Self = {
-        unsafe fn run(_: &Block) {}
+        unsafe fn run(_: &Block, _: &Estate) {}
+        unsafe fn free(_: &Block) {}
         unsafe fn refuse(_: &Block, _: JoinError) {}
         unsafe fn result(_: &Block) -> *mut () {
             std::ptr::null_mut()
@@ -56,7 +58,7 @@ impl Vtable {
             refuse,
             result,
             drop_result,
-            free: run,
+            free,
         }
     };
 }
@@ -138,12 +140,9 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         };
     }
 
-    unsafe fn run(block: &Block) {
+    unsafe fn run(block: &Block, estate: &Estate) {
         // SAFETY: the scheduler runs a body once.
         let body = unsafe { Self::take_body(block) };
-        let Some(estate) = block.estate() else {
-            unreachable!("a coroutine runs on a stack")
-        };
         estate.open();
         let ended = if block.is_cancelled() {
             Err(drop_quietly(body))
@@ -151,8 +150,10 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             catch_unwind(AssertUnwindSafe(body))
                 .map_err(|payload| (!forced::is_forced(&*payload)).then_some(payload))
         };
-        let settled = estate.settle();
-        let result = verdict(ended, block.has(flag::CONFIRMED), settled);
+        let result = match ended {
+            Ok(value) if !estate.is_used() && !block.has(flag::CONFIRMED) => Ok(value),
+            ended => verdict(ended, block.has(flag::CONFIRMED), estate.settle()),
+        };
         // SAFETY: the closure has been taken out.
         unsafe { Self::end(block, result) };
         if let Some(payload) = estate.close() {
@@ -270,6 +271,8 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
 ///
 /// The first of these that holds: it panicked; a cleanup panicked; it was unwound or never ran; it has confirmed a
 /// cancel; it left an error; it returned.
+#[cold]
+#[inline(never)]
 fn verdict<T>(
     ended: Result<T, Option<Payload>>,
     is_confirmed: bool,

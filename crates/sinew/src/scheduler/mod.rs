@@ -687,7 +687,11 @@ unsafe extern "C" fn coroutine_main(block: usize, _value: usize) -> ! {
     let scheduler = current::scheduler();
     // SAFETY: a coroutine runs on its scheduler's thread, whose pointer is set while it runs.
     let scheduler = unsafe { &*scheduler };
-    while let Some(next) = run_body(scheduler, block) {
+    // SAFETY: `start` has bound a stack to it, and laid an estate there.
+    let estate = unsafe { block.as_ref().estate() };
+    // SAFETY: it stays at this stack's base, whoever runs on it.
+    let estate = unsafe { estate.unwrap_unchecked() };
+    while let Some(next) = run_body(scheduler, block, estate) {
         block = next;
     }
     let target = scheduler.next_target();
@@ -698,11 +702,15 @@ unsafe extern "C" fn coroutine_main(block: usize, _value: usize) -> ! {
 /// Runs one coroutine to its end on the stack it is bound to. Returns the next one to run on the same
 /// stack, or `None` when the stack has been given up.
 #[inline(never)]
-fn run_body(scheduler: &Scheduler, block: NonNull<Block>) -> Option<NonNull<Block>> {
+fn run_body(
+    scheduler: &Scheduler,
+    block: NonNull<Block>,
+    estate: &Estate,
+) -> Option<NonNull<Block>> {
     // SAFETY: I3.
     let this = unsafe { block.as_ref() };
     // SAFETY: its closure is there: it has just started.
-    unsafe { (this.vtable.get().run)(this) };
+    unsafe { (this.vtable.get().run)(this, estate) };
     scheduler.finish(this);
     // SAFETY: owner thread; the frame that runs on the stack is this one.
     let stack = unsafe { (*this.stack.get()).take() };

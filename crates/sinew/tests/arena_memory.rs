@@ -1,4 +1,4 @@
-//! The arena: memory of a coroutine's own, freed whole at its end. Alone in its file: the counts are the process's.
+//! The arena: memory of a coroutine's own, freed whole at its end. Alone in its file: it has an allocator of its own.
 #![expect(unsafe_code, reason = "a counting global allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,12 +18,21 @@ use sinew::{Error, ErrorKind, defer, run, spawn_local, yield_now};
 /// Counts what goes through the allocator.
 struct Counting;
 
-static CALLS: AtomicUsize = AtomicUsize::new(0);
+/// Of the whole process.
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
+thread_local! {
+    /// Of this thread: the test harness allocates on another one whenever it likes.
+    static MINE: Cell<(usize, isize)> = const { Cell::new((0, 0)) };
+}
+
 fn note(bytes: isize) {
-    CALLS.fetch_add(1, Relaxed);
     BYTES.fetch_add(bytes, Relaxed);
+    // It has no destructor, so it is there to the thread's end.
+    MINE.with(|mine| {
+        let (calls, sum) = mine.get();
+        mine.set((calls + 1, sum + bytes));
+    });
 }
 
 // SAFETY: passes every call on unchanged.
@@ -57,11 +66,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn calls() -> usize {
-    CALLS.load(Relaxed)
-}
-
-fn bytes() -> isize {
-    BYTES.load(Relaxed)
+    MINE.get().0
 }
 
 // contract: C12
@@ -161,16 +166,20 @@ fn nothing_is_allocated_before_the_first_use() {
     });
 }
 
-/// Runs `f` often, and says how much memory more is in use after the later rounds than after the first.
-fn growth(mut f: impl FnMut()) -> isize {
+/// Runs `f` often, and says how much memory more is in use, by `count`, after the later rounds than after the first.
+fn growth(count: impl Fn() -> isize, mut f: impl FnMut()) -> isize {
     for _ in 0..20 {
         f();
     }
-    let before = bytes();
+    let before = count();
     for _ in 0..1000 {
         f();
     }
-    bytes() - before
+    count() - before
+}
+
+fn mine() -> isize {
+    MINE.get().1
 }
 
 fn use_everything() {
@@ -190,7 +199,7 @@ fn use_everything() {
 #[test]
 fn nothing_is_left_by_coroutines_that_ended() {
     let _alone = alone();
-    let grown = growth(|| {
+    let grown = growth(mine, || {
         run(|| {
             for panics in [false, true] {
                 let handle = spawn_local(move || {
@@ -205,8 +214,8 @@ fn nothing_is_left_by_coroutines_that_ended() {
             }
         });
     });
-    assert!(grown.abs() < 4096, "{grown} bytes are left of 1000 rounds");
-    let grown = growth(|| {
+    assert_eq!(grown, 0, "something is left of 1000 rounds");
+    let grown = growth(mine, || {
         anchor(|a| {
             for ends in [false, true] {
                 let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
@@ -224,13 +233,16 @@ fn nothing_is_left_by_coroutines_that_ended() {
     });
     assert_eq!(grown, 0);
     // A plain thread's is freed when the outermost `with` returns.
-    let grown = growth(|| {
+    let grown = growth(mine, || {
         use_everything();
         drop(error::take());
     });
     assert_eq!(grown, 0);
     // And when the thread ends.
-    let grown = growth(|| std::thread::spawn(use_everything).join().unwrap());
+    let grown = growth(
+        || BYTES.load(Relaxed),
+        || std::thread::spawn(use_everything).join().unwrap(),
+    );
     assert!(grown.abs() < 4096, "{grown} bytes are left of 1000 threads");
 }
 

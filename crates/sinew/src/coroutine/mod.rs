@@ -33,7 +33,7 @@
 //! | event | outcome |
 //! |---|---|
 //! | the body returns | Returned; Cancelled if it has called [`Suspender::confirm_cancel`]; else Error if it has left an error in its [context](error) |
-//! | the body, or a [cleanup](cleanup), panics | Error; [`Coroutine::resume`] raises the panic again |
+//! | the body, or a [cleanup], panics | Error; [`Coroutine::resume`] raises the panic again |
 //! | cancelled before its first resume | Cancelled; the closure is dropped unrun |
 //! | its handle is dropped, or its anchor ends, while it is suspended | its frames are unwound; Cancelled |
 //! | it panics while it is unwound | Error; the anchor raises the first such panic at its end |
@@ -50,7 +50,7 @@
 //!
 //! # What a coroutine has of its own
 //!
-//! [Cleanups](cleanup) that run at its end, an [error context](error) and an [arena](arena): coroutines of a
+//! [Cleanups](cleanup) that run at its end, an [error context](error) and an [arena]: coroutines of a
 //! scheduler and stand-alone ones alike. A plain thread has the latter two.
 //!
 //! | file | owns |

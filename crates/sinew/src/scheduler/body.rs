@@ -177,6 +177,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     /// # Safety
     ///
     /// Owner thread; the payload is empty.
+    #[inline]
     unsafe fn end(block: &Block, result: Result<T, JoinError>) {
         let outcome = match &result {
             Ok(_) => Outcome::Returned,
@@ -196,8 +197,10 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             block.life.fetch_or(life::DONE, AcqRel)
         };
         if before & life::HANDLE == 0 {
-            // SAFETY: no handle: it is the coroutine's (I2), which has just put it there.
-            unsafe { Self::tell_of_left_error(block) };
+            if outcome == Outcome::Error {
+                // SAFETY: no handle: it is the coroutine's (I2), which has just put it there.
+                unsafe { Self::tell_of_left_error(block) };
+            }
             // I2: no handle: the result is the coroutine's to drop.
             let dropped = catch_unwind(AssertUnwindSafe(|| {
                 // SAFETY: I2.
@@ -215,6 +218,8 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     /// # Safety
     ///
     /// Owner thread; the payload holds the result, which is not handed over meanwhile.
+    #[cold]
+    #[inline(never)]
     unsafe fn tell_of_left_error(block: &Block) {
         // SAFETY: made for these types.
         let stage = unsafe { Self::stage(block) };

@@ -211,7 +211,19 @@ fn deny(_: &[String]) -> Outcome {
 }
 
 fn bench(rest: &[String]) -> Outcome {
-    execute(cargo(["run", "--release", "-p", "sinew-cli", "--", "bench"]).args(rest))
+    execute(
+        cargo([
+            "run",
+            "--release",
+            "-p",
+            "sinew-cli",
+            "--features",
+            "peers",
+            "--",
+            "bench",
+        ])
+        .args(rest),
+    )
 }
 
 /// Sets a variable for a program, unless the caller has set it.

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sinew_cli::{load, serve, tour};
+use sinew_cli::{bench, load, serve, tour};
 
 #[derive(Debug, Parser)]
 #[command(name = "sinew", version, about = "Stackful coroutines at work")]
@@ -22,12 +22,15 @@ enum Command {
     Serve(serve::command::Arguments),
     /// Put load on an HTTP server and report rates and latencies
     Load(load::command::Arguments),
+    /// Measure the runtime beside its peers
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Some(Command::Serve(arguments)) => serve::command::execute(arguments),
         Some(Command::Load(arguments)) => load::command::execute(&arguments),
+        Some(Command::Bench(arguments)) => bench::execute(&arguments),
         Some(Command::Tour(arguments)) => tour::command::execute(&arguments),
         None => tour::command::execute(&tour::command::Arguments::default()),
     }

@@ -22,6 +22,7 @@
 )]
 
 use crate::arch::{Context, start};
+use crate::tools::Notes;
 
 /// The function that a new stack runs. Its arguments are the one given to [`prepare`]
 /// and the value of the first switch. It ends by [`crate::switch_final`], and nothing may unwind out of it.
@@ -65,5 +66,6 @@ pub unsafe fn prepare(base: *mut u8, entry: Entry, arg: usize, resumer: *const C
         ip: start as unsafe extern "C" fn() as usize,
         sp: frame.expose_provenance(),
         bx: 0,
+        notes: Notes::of_new_flow(base.addr()),
     }
 }

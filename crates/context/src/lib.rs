@@ -9,8 +9,11 @@
 
 pub mod arch;
 mod coroutine;
+mod errno;
 pub mod frame;
 pub mod stack;
+pub mod tools;
 
-pub use arch::{Context, switch, switch_final, switch_word};
+pub use arch::{Context, FpEnv, switch, switch_final, switch_word};
 pub use coroutine::{Coroutine, Entered, Yielder};
+pub use errno::Errno;

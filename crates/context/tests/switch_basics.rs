@@ -9,18 +9,18 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use sinew_context::stack::{Stack, StackConfig};
 use sinew_context::{Coroutine, Entered, arch::stack_pointer};
 
-/// A plain heap block as a stack: enough for tests that do not overflow it.
-struct Block(Vec<u128>);
+/// A stack that is given back at the end of the test.
+struct Block(Stack);
 
 impl Block {
     fn new() -> Self {
-        Self(vec![0; 256 * 1024 / 16])
+        Self(Stack::new(&StackConfig::default()).expect("a stack"))
     }
     fn base(&mut self) -> NonNull<u8> {
-        let end = self.0.as_mut_ptr_range().end;
-        NonNull::new(end.cast()).expect("a vector's end is not null")
+        self.0.base()
     }
 }
 
@@ -93,12 +93,12 @@ fn the_first_frame_is_aligned() {
 #[test]
 fn it_runs_on_its_own_stack() {
     let mut block = Block::new();
-    let range = block.0.as_ptr_range();
+    let range = block.0.limit()..block.0.base();
     // SAFETY: as above.
     let mut co = unsafe { Coroutine::new(block.base(), |_, _| stack_pointer()) };
     // SAFETY: not ended, not running.
     let sp = word(unsafe { co.enter(0) });
-    assert!((range.start.addr()..range.end.addr()).contains(&sp));
+    assert!((range.start.addr().get()..range.end.addr().get()).contains(&sp));
 }
 
 #[inline(never)]
@@ -128,6 +128,12 @@ fn a_backtrace_goes_on_in_the_resumer() {
     unsafe { co.enter(0) };
     resumer_of_the_backtrace(&mut co);
     let text = text.take();
+    if cfg!(sinew_asan) {
+        // The unwind table of the first frame may have gone to .debug_frame, see `arch::x86_64`.
+        println!("SKIPPED under AddressSanitizer: what of a backtrace lies beyond the first frame");
+        assert!(text.contains("body_of_the_backtrace"), "{text}");
+        return;
+    }
     let body = text
         .find("body_of_the_backtrace")
         .expect("the body's frame");

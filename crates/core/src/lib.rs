@@ -1,4 +1,4 @@
-//! Pure algorithms of the sinew runtime: wait words, wait queues, inboxes and timers.
+//! Pure algorithms of the sinew runtime: wait words, wait queues, inboxes, posts and timers.
 //!
 //! No operating system, no assembly, no clock, no randomness: what is here can be model-checked
 //! (`--cfg loom` swaps the atomics, see `facade`) and tested against naive models.
@@ -12,6 +12,7 @@ extern crate std;
 mod facade;
 pub mod inbox;
 pub mod lock;
+pub mod post;
 pub mod sync;
 pub mod timer;
 pub mod wait;

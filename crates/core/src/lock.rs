@@ -132,6 +132,18 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Looks at the value without the lock.
+    ///
+    /// # Safety
+    ///
+    /// Nobody changes the value meanwhile.
+    #[cfg(not(loom))]
+    #[inline]
+    pub unsafe fn peek(&self) -> &T {
+        // SAFETY: the caller vouches for it.
+        self.value.with(|value| unsafe { &*value })
+    }
+
     /// Takes the lock if it is free.
     #[cfg(not(loom))]
     #[inline]

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
-use std::{fmt, ptr};
+use std::{fmt, io, ptr};
 
 use sinew_context::stack::StackError;
 use sinew_core::wait::{Kind, Record, wait_in};
@@ -89,6 +89,15 @@ impl JoinError {
     fn wait(error: WaitError) -> Self {
         Self {
             repr: Repr::Wait(error),
+        }
+    }
+
+    /// That no stack could be had, or the error that was left, as an I/O error for the unhandled hook.
+    pub(crate) fn unhandled_error(&self) -> Option<io::Error> {
+        match &self.repr {
+            Repr::NoStack(error) => Some(io::Error::new(io::ErrorKind::OutOfMemory, **error)),
+            Repr::Left(error) => Some(error.clone().into()),
+            Repr::Panic(_) | Repr::Cancelled | Repr::Wait(_) => None,
         }
     }
 
@@ -321,40 +330,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        if self.block.is_done() {
-            return Ok(());
-        }
-        let waiting = Waiting::new(deadline_ns)?;
-        if waiting
-            .block()
-            .is_some_and(|me| ptr::eq(me, &raw const *self.block))
-        {
-            return Err(WaitError::Deadlock);
-        }
-        let joiners = &self.block.joiners;
-        let guard = joiners.lock();
-        // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
-        // queue, for which it must take the lock, or DONE is seen here, with the result.
-        if self.block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
-            return Ok(());
-        }
-        let record = Record {
-            kind: Kind::Join,
-            object: ptr::from_ref(&*self.block).addr(),
-            owner: self.block.id(),
-        };
-        // SAFETY: always the same queue; joiners' slots are not used.
-        let reason = unsafe {
-            wait_in(
-                joiners,
-                guard,
-                |queue| queue,
-                ptr::null_mut(),
-                &waiting,
-                record,
-            )
-        };
-        waiting.result(reason)
+        wait_for_end(&self.block, deadline_ns)
     }
 
     /// Whether the coroutine has ended.
@@ -403,6 +379,44 @@ impl<T> JoinHandle<T> {
     pub fn unparker(&self) -> Unparker {
         Unparker::new(self.block.clone())
     }
+}
+
+/// Waits for the end of a coroutine.
+pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result<(), WaitError> {
+    if block.is_done() {
+        return Ok(());
+    }
+    let waiting = Waiting::new(deadline_ns)?;
+    if waiting
+        .block()
+        .is_some_and(|me| ptr::eq(me, &raw const **block))
+    {
+        return Err(WaitError::Deadlock);
+    }
+    let joiners = &block.joiners;
+    let guard = joiners.lock();
+    // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
+    // queue, for which it must take the lock, or DONE is seen here, with the result.
+    if block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
+        return Ok(());
+    }
+    let record = Record {
+        kind: Kind::Join,
+        object: ptr::from_ref(&**block).addr(),
+        owner: block.id(),
+    };
+    // SAFETY: always the same queue; joiners' slots are not used.
+    let reason = unsafe {
+        wait_in(
+            joiners,
+            guard,
+            |queue| queue,
+            ptr::null_mut(),
+            &waiting,
+            record,
+        )
+    };
+    waiting.result(reason)
 }
 
 impl<T> JoinHandle<T> {

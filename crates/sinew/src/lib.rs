@@ -8,6 +8,7 @@ pub mod event;
 pub mod inspect;
 pub mod io;
 mod join;
+pub mod local;
 pub mod net;
 mod park;
 mod scheduler;
@@ -20,11 +21,17 @@ pub use cancel::{CancelToken, shield, timeout, timeout_deadline};
 pub use coroutine::cleanup::{defer, try_defer};
 pub use error::{Cancelled, Closed, Elapsed, Error, ErrorKind, WaitError, is_cancelled};
 pub use join::{JoinError, JoinHandle, Outcome};
+pub use local::LocalKey;
 pub use park::{
     CoroutineRef, Unparker, confirm_cancel, current, in_coroutine, park, park_deadline,
     park_timeout, stopping, yield_now,
 };
+pub use scheduler::Scheduler;
+pub use scheduler::exit::{NotFound, cancel_id, cancel_id_within, exit, exit_all};
+pub use scheduler::object::{SchedulerBuilder, StateError, stop, thread_detach};
+pub use scheduler::post::{PostError, SchedulerHandle};
+pub use scheduler::run::{RunError, run, run_code, try_run};
 pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};
-pub use scheduler::{RunError, run, try_run};
+pub use scheduler::step::Progress;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use time::{sleep, sleep_until};

@@ -217,7 +217,7 @@ pub fn stopping() -> bool {
 /// `State` if nothing was requested, on a plain thread, and inside a cleanup.
 pub fn confirm_cancel() -> Result<(), WaitError> {
     match place() {
-        Place::Coroutine(_, block) if block.is_cancelled() && !block.has(flag::IN_CLEANUP) => {
+        Place::Coroutine(_, block) if block.is_cancelled() && !block.is_in_cleanup() => {
             block.set(flag::CONFIRMED);
             Ok(())
         }

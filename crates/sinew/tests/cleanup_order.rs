@@ -50,13 +50,14 @@ enum Way {
     Return,
     Panic,
     Confirmed,
+    Exit,
 }
 
 // contract: C14
 #[test]
 fn deferred_closures_run_at_the_end_on_every_way_the_last_first() {
     let log = Log::default();
-    for way in [Way::Return, Way::Panic, Way::Confirmed] {
+    for way in [Way::Return, Way::Panic, Way::Confirmed, Way::Exit] {
         let inner = log.clone();
         let outcome = run(move || {
             let handle = spawn_local(move || {
@@ -70,6 +71,7 @@ fn deferred_closures_run_at_the_end_on_every_way_the_last_first() {
                 match way {
                     Way::Return => {}
                     Way::Panic => resume_unwind(Box::new(())),
+                    Way::Exit => sinew::exit(()),
                     Way::Confirmed => {
                         sinew::current().unwrap().cancel_token().cancel("asked");
                         sinew::confirm_cancel().unwrap();
@@ -82,7 +84,7 @@ fn deferred_closures_run_at_the_end_on_every_way_the_last_first() {
             outcome
         });
         let expected = match way {
-            Way::Return => Outcome::Returned,
+            Way::Return | Way::Exit => Outcome::Returned,
             Way::Panic => Outcome::Error,
             Way::Confirmed => Outcome::Cancelled,
         };

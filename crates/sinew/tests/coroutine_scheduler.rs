@@ -191,3 +191,30 @@ fn a_generator_feeds_a_coroutine_of_the_scheduler() {
     });
     assert_eq!(sum, 2_500);
 }
+
+#[test]
+fn inside_a_limit_or_a_scope_it_cannot_suspend() {
+    fn refused(result: Result<(), SuspendError<(), ()>>) -> bool {
+        matches!(result, Err(SuspendError::State(())))
+    }
+    let body = |s: &Suspender<(), ()>, ()| {
+        assert!(sinew::shield(|| refused(s.suspend(()))));
+        s.suspend(()).unwrap();
+        if sinew::in_coroutine() {
+            assert!(sinew::scope(|_| refused(s.suspend(()))));
+            s.suspend(()).unwrap();
+        }
+    };
+    let drive = move || {
+        anchor(|a| {
+            let mut c = Coroutine::new(a, body);
+            c.resume(()).unwrap();
+            // Had it suspended inside, this would put its frame back into the chain after it has ended.
+            sinew::shield(|| while let Ok(Step::Suspended(())) = c.resume(()) {});
+            assert_eq!(c.outcome(), Some(Outcome::Returned));
+        });
+        sleep(Duration::from_micros(1)).unwrap();
+    };
+    drive();
+    run(drive);
+}

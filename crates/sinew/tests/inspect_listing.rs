@@ -33,6 +33,8 @@ fn a_listing_tells_what_each_coroutine_waits_for() {
         let wait = info.wait.unwrap();
         assert_eq!((wait.what, wait.owner), ("sleep", None));
         assert!(wait.until.unwrap() > wait.since + Duration::from_secs(3500));
+        assert_eq!(info.parent, Some(me));
+        assert_eq!(find(me).unwrap().parent, None);
         assert!(info.spawned_at.file().ends_with("inspect_listing.rs"));
         assert!(info.stack_used_bytes.unwrap() > 0);
         assert!(info.stack_bytes.unwrap() >= 240 * 1024);
@@ -100,16 +102,21 @@ fn the_high_water_mark_is_exact_to_a_page() {
         }
     }
     run(|| {
-        // A size of its own, so that nobody has used the stack before.
         let spawn = |levels| {
             Builder::new()
                 .stack_size(1 << 20)
+                .clean_stack(true)
                 .spawn_local(move || {
                     std::hint::black_box(deep(levels));
                     sinew::park()
                 })
                 .unwrap()
         };
+        // The next one comes onto a stack that was used in depth.
+        let before = spawn(400);
+        yield_now().unwrap();
+        before.unparker().unpark();
+        before.join().unwrap().unwrap();
         let (shallow, deep) = (spawn(1), spawn(200));
         yield_now().unwrap();
         let mark = |id| find(id).unwrap().stack_high_water_bytes().unwrap();

@@ -124,6 +124,7 @@ fn a_replaced_number_whose_old_file_lives_on() {
                 yield_now().unwrap();
                 sinew::sleep(Duration::ZERO).unwrap();
             }
+            assert!(first.is_finished(), "a wait for what is closed goes on");
             sent.set(true);
             write(&peer, b"n", None).unwrap();
             assert!(is_closed(first.join().unwrap()));
@@ -263,6 +264,27 @@ fn a_socket_and_its_bare_number_at_the_same_time() {
             for wait in waits {
                 wait.join().unwrap().unwrap();
             }
+        }
+    });
+}
+
+// contract: I4
+#[test]
+fn dropping_a_socket_ends_the_waits_for_its_bare_number() {
+    let _watchdog = watchdog();
+    run(|| {
+        for taken_out in [false, true] {
+            let (a, _b) = UnixStream::pair().unwrap();
+            let number = a.as_raw_fd();
+            a.set_read_timeout(Some(Duration::from_nanos(1))).unwrap();
+            assert!((&a).read(&mut [0]).is_err());
+            let waiting = spawn_local(move || ready(bare(number), Interest::Read, None));
+            yield_now().unwrap();
+            // Open as before, but no longer the socket's.
+            let fd = taken_out.then(|| a.try_clone().unwrap());
+            drop(a);
+            assert!(is_closed(waiting.join().unwrap()));
+            drop(fd);
         }
     });
 }

@@ -5,7 +5,6 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Mutex as StdMutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use sinew::sync::channel::{bounded, rendezvous};
@@ -15,26 +14,38 @@ use sinew::{go_local, park, run, sleep, spawn_local, yield_now};
 /// Counts what goes through the allocator.
 struct Counting;
 
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-/// The count is the process's, so one test at a time.
+thread_local! {
+    /// Of this thread alone: the test harness allocates on others.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    CALLS.set(CALLS.get() + 1);
+}
+
+fn calls() -> usize {
+    CALLS.get()
+}
+
+/// Memory is the process's, so one test at a time.
 static ALONE: StdMutex<()> = StdMutex::new(());
 
 // SAFETY: passes every call on unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        CALLS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: passed on.
         unsafe { System.realloc(pointer, layout, new) }
     }
@@ -93,12 +104,12 @@ fn waits_and_wakes_allocate_nothing() {
         for n in 0..10 {
             round(n, false);
         }
-        let before = CALLS.load(Relaxed);
+        let before = calls();
         for n in 0..1000 {
             round(n, false);
         }
-        let calls = CALLS.load(Relaxed) - before;
-        assert_eq!(calls, 0, "a park or an unpark went through the allocator");
+        let made = calls() - before;
+        assert_eq!(made, 0, "a park or an unpark went through the allocator");
         round(0, true);
         partner.join().unwrap();
     });
@@ -122,9 +133,9 @@ fn spawning_small_closures_allocates_nothing_once_warm() {
             spawn_local(move || total.get()).join().unwrap()
         };
         spawn_some();
-        let before = CALLS.load(Relaxed);
+        let before = calls();
         spawn_some();
-        assert_eq!(CALLS.load(Relaxed) - before, 0);
+        assert_eq!(calls() - before, 0);
     });
 }
 

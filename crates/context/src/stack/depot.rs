@@ -174,6 +174,7 @@ impl Class {
             None => self.take_fresh(&mut pool)?,
         };
         pool.out += 1;
+        slot.tell_out();
         Ok(slot)
     }
 
@@ -184,6 +185,7 @@ impl Class {
         let before = into.len();
         into.extend(pool.free.drain(from..));
         pool.out += into.len() - before;
+        into[before..].iter().for_each(|slot| slot.tell_out());
     }
 
     /// Takes slots back. Their memory must have been discarded and their owner cleared (I3).
@@ -191,6 +193,7 @@ impl Class {
         let mut pool = lock(&self.pool);
         debug_assert!(slots.iter().all(|slot| std::ptr::eq(slot.class(), self)));
         debug_assert!(pool.free.capacity() - pool.free.len() >= slots.len());
+        slots.iter().for_each(|slot| slot.tell_home());
         pool.free.extend_from_slice(slots);
         pool.out -= slots.len();
     }

@@ -44,6 +44,7 @@ pub use error::{Limit, StackError};
 pub use guard::GuardKind;
 pub use slab::{SlotRef, lookup};
 
+use crate::tools;
 use depot::Depot;
 use slab::SlotLayout;
 use std::fmt;
@@ -144,6 +145,13 @@ impl StackConfig {
         self.layout.guard_bytes
     }
 
+    /// Whether `stack` is of this configuration, or of one that rounds to the same.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, stack: &Stack) -> bool {
+        stack.slot.class().layout() == self.layout
+    }
+
     fn layout(&self) -> SlotLayout {
         self.layout
     }
@@ -196,13 +204,16 @@ impl Stack {
     }
 
     /// Takes on the slot, which the caller owned.
+    #[inline]
     fn from_slot(slot: SlotRef) -> Stack {
+        tools::stack_in_use(slot.limit().addr().get(), slot.size_bytes());
         Stack { slot }
     }
 
     /// Gives up the handle but not the slot; there is no owner afterwards.
     fn into_slot(self) -> SlotRef {
         self.clear_owner();
+        tools::stack_idle(self.slot.limit().addr().get(), self.slot.size_bytes());
         mem::ManuallyDrop::new(self).slot
     }
 
@@ -308,6 +319,7 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         self.clear_owner();
+        tools::stack_idle(self.slot.limit().addr().get(), self.slot.size_bytes());
         // SAFETY: the slot is ours, and nobody reads it again before it is handed out anew.
         unsafe { slab::discard(&mut [self.slot]) };
         self.slot.class().give(&[self.slot]);
@@ -324,8 +336,9 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Who runs on a slot, for the overflow handler: async-signal-safe.
-fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
+/// Who runs on a slot, as given to [`Stack::set_owner`]: async-signal-safe.
+#[must_use]
+pub fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
     // SAFETY: headers of guarded slots lie on mapped memory, zero or written by `Stack`; a slot
     // that has faulted in its guard is guarded.
     let header = unsafe { slot.header().as_ref() };

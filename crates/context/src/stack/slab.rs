@@ -30,10 +30,11 @@ mod tests;
 use super::depot::Class;
 use super::error::StackError;
 use super::{StackHeader, residency};
+use crate::tools::valgrind;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// A cache line, and the size of a stack's header.
 pub(super) const LINE_BYTES: usize = 64;
@@ -57,6 +58,8 @@ pub(super) struct Slab {
     slots: usize,
     class: &'static Class,
     next: Option<&'static Slab>,
+    /// Valgrind's numbers of those stacks that are out of the depot; empty where there is no Valgrind.
+    numbers: Box<[AtomicUsize]>,
 }
 
 // SAFETY: a slab is immutable after its publication (I1); `start` is an address range that nobody
@@ -110,6 +113,11 @@ impl Slab {
             slots,
             class,
             next: None,
+            numbers: if valgrind::is_here() {
+                (0..slots).map(|_| AtomicUsize::new(0)).collect()
+            } else {
+                Box::default()
+            },
         }))
     }
 
@@ -212,11 +220,21 @@ impl SlotRef {
         super::residency::high_water_bytes(self)
     }
 
-    /// Who runs on the stack, and how that describes itself, as told by
-    /// [`Stack::set_owner`](super::Stack::set_owner). `None` if nobody does.
-    #[must_use]
-    pub fn owner(self) -> Option<(*const (), super::DescribeFn)> {
-        super::owner_of(self)
+    /// The slot leaves the depot: a stack will run here.
+    pub(super) fn tell_out(self) {
+        if let Some(number) = self.slab.numbers.get(self.index) {
+            let (limit, base) = (self.limit().addr().get(), self.base().addr().get());
+            // ORDERING: relaxed; under the class's lock, as in `tell_home`.
+            number.store(valgrind::register(limit, base), Ordering::Relaxed);
+        }
+    }
+
+    /// The slot is back in the depot.
+    pub(super) fn tell_home(self) {
+        if let Some(number) = self.slab.numbers.get(self.index) {
+            // ORDERING: relaxed, as above.
+            valgrind::deregister(number.load(Ordering::Relaxed));
+        }
     }
 
     /// The addresses of the whole slot.

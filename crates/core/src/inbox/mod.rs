@@ -23,6 +23,10 @@
 //! "empty and asleep" state of futex-based mutexes (Drepper, 2003).
 #![expect(unsafe_code, reason = "intrusive chain of links between threads")]
 
+mod call;
+
+pub use call::Call;
+
 use core::fmt;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -11,6 +11,8 @@
 use core::cell::Cell;
 use core::marker::PhantomPinned;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// A place in a [`Wheel`](super::Wheel), to be embedded in a larger structure.
 ///
@@ -22,8 +24,9 @@ pub struct TimerNode {
     pub(super) next: Cell<Option<NonNull<TimerNode>>>,
     /// The previous node of the same slot, circularly.
     pub(super) prev: Cell<Option<NonNull<TimerNode>>>,
-    /// When to fire, in nanoseconds. With the wheel's current tick it gives the node's slot.
-    pub(super) deadline_ns: Cell<u64>,
+    /// When to fire, in nanoseconds. With the wheel's current tick it gives the node's slot. Atomic only so that an
+    /// embedder may let other threads look at it.
+    pub(super) deadline_ns: AtomicU64,
     /// A wheel points at the node while it is linked.
     _pinned: PhantomPinned,
 }
@@ -35,7 +38,7 @@ impl TimerNode {
         Self {
             next: Cell::new(None),
             prev: Cell::new(None),
-            deadline_ns: Cell::new(0),
+            deadline_ns: AtomicU64::new(0),
             _pinned: PhantomPinned,
         }
     }
@@ -52,7 +55,7 @@ impl TimerNode {
     /// of [`TICK_NS`](super::TICK_NS).
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
-        self.deadline_ns.get()
+        self.deadline_ns.load(Relaxed)
     }
 }
 

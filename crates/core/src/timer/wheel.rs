@@ -28,6 +28,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::{TICK_BITS, TICK_NS, TimerNode};
 
@@ -128,11 +129,12 @@ impl Wheel {
         assert!(!linked.is_linked(), "a timer node was inserted twice");
         // A deadline that has passed is due now, not at the end of its tick: round it down.
         let passed = deadline_ns <= self.now_ns;
-        linked.deadline_ns.set(if passed {
+        let kept_ns = if passed {
             deadline_ns & !(TICK_NS - 1)
         } else {
             deadline_ns
-        });
+        };
+        linked.deadline_ns.store(kept_ns, Relaxed);
         self.link(node, linked);
         self.len += 1;
     }
@@ -263,7 +265,7 @@ impl Wheel {
         for _ in 0..PEEK_NODES_MAX {
             // SAFETY: a linked node, so `insert`'s caller keeps it in place.
             let linked = unsafe { deref(at) };
-            earliest = earliest.min(tick_due(linked.deadline_ns.get()));
+            earliest = earliest.min(tick_due(linked.deadline_ns.load(Relaxed)));
             at = linked.next.get()?;
             if at == head {
                 return Some(earliest);
@@ -294,7 +296,7 @@ impl Wheel {
 
     /// Appends a node to the slot it belongs in. `linked` is `node`, dereferenced.
     fn link(&mut self, node: NonNull<TimerNode>, linked: &TimerNode) {
-        let index = self.place(tick_due(linked.deadline_ns.get()));
+        let index = self.place(tick_due(linked.deadline_ns.load(Relaxed)));
         if let Some(head) = self.heads[index] {
             // SAFETY: a linked node, so `insert`'s caller keeps it in place.
             let first = unsafe { deref(head) };
@@ -315,7 +317,7 @@ impl Wheel {
 
     /// Takes a linked node out of its slot. `linked` is `node`, dereferenced.
     fn unlink(&mut self, node: NonNull<TimerNode>, linked: &TimerNode) {
-        let index = self.place(tick_due(linked.deadline_ns.get()));
+        let index = self.place(tick_due(linked.deadline_ns.load(Relaxed)));
         if let (Some(next), Some(prev)) = (linked.next.take(), linked.prev.take()) {
             if next == node {
                 self.heads[index] = None;

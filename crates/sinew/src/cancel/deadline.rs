@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::cancel::{CancelToken, Shared};
+use crate::scheduler::body::drop_payload;
 use crate::sys::clock;
 
 /// By deadline and the token's address, which keeps equal deadlines apart.
@@ -85,8 +86,15 @@ fn serve() {
         drop(clockwork);
         if let Some(shared) = token {
             // A callback's panic has been told of by the panic hook; the other deadlines go on.
-            let _told = catch_unwind(AssertUnwindSafe(|| CancelToken { shared }.fire_deadline()));
+            if let Err(told) =
+                catch_unwind(AssertUnwindSafe(|| CancelToken { shared }.fire_deadline()))
+            {
+                drop_payload(told);
+            }
         }
         clockwork = lock();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -359,11 +359,11 @@ impl CancelToken {
             // A coroutine that ended meanwhile has looked for a token too early: nobody else breaks the ring
             // of references then.
             if block.is_done() {
-                token.forget(key);
+                token.forget_coroutine(key);
             }
         } else {
             // Another thread was faster.
-            token.forget(key);
+            token.forget_coroutine(key);
         }
         kept.clone()
     }
@@ -378,12 +378,25 @@ impl CancelToken {
         Key(None)
     }
 
+    /// Takes the coroutine out, if it is still there. Its end and `attach` may both do so, and another entry may have
+    /// got the place in between.
+    pub(crate) fn forget_coroutine(&self, key: Key) {
+        self.forget_if(key, |entry| matches!(entry, Entry::Coroutine(_)));
+    }
+
     /// Takes a registration back, if it is still there.
-    pub(crate) fn forget(&self, key: Key) {
+    fn forget(&self, key: Key) {
+        self.forget_if(key, |_| true);
+    }
+
+    fn forget_if(&self, key: Key, wanted: impl FnOnce(&Entry) -> bool) {
         let Some(index) = key.0 else { return };
         let mut state = self.lock();
         // After the firing the list is empty, and stays so.
-        let entry = state.entries.try_remove(index);
+        let entry = match state.entries.get(index) {
+            Some(entry) if wanted(entry) => state.entries.try_remove(index),
+            _ => None,
+        };
         if state.entries.is_empty() {
             state.entries.shrink_to_fit();
         }
@@ -406,16 +419,28 @@ impl fmt::Debug for CancelToken {
     }
 }
 
+impl Shared {
+    /// Takes the deadline's entry back; `address` is where the token was when it was made.
+    fn unwatch(&mut self, address: usize) {
+        if let Some(deadline_ns) = self.deadline_ns.take() {
+            deadline::unwatch(deadline_ns, address);
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(deadline_ns) = self.deadline_ns {
-            deadline::unwatch(deadline_ns, ptr::from_ref(self).addr());
-        }
+        self.unwatch(ptr::from_ref(self).addr());
         // A long chain of parents, each held by its child alone, is taken apart in a loop, not by recursion.
         let mut next = self.parent.take();
         while let Some((parent, key)) = next {
             parent.forget(key);
-            next = Arc::into_inner(parent.shared).and_then(|mut shared| shared.parent.take());
+            let address = Arc::as_ptr(&parent.shared).addr();
+            next = Arc::into_inner(parent.shared).and_then(|mut shared| {
+                // It has been moved, so its own drop would look under another address.
+                shared.unwatch(address);
+                shared.parent.take()
+            });
         }
     }
 }
@@ -430,8 +455,8 @@ pub struct Registration {
 
 impl Registration {
     /// Leaves the callback registered for as long as the token lives.
-    pub fn forget(self) {
-        mem::forget(self);
+    pub fn forget(mut self) {
+        self.key = Key(None);
     }
 }
 

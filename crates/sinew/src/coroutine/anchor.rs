@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 
+use sinew_context::Errno;
 use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
 
@@ -38,7 +39,8 @@ pub struct Anchor<'a, 'env: 'a> {
 pub(super) struct Core {
     live: Cell<*const Control>,
     ended: Cell<*const Control>,
-    /// The stacks of the scheduler around it; it outlives the anchor, which is a frame inside its `run`.
+    /// The stacks of the scheduler around it; it outlives the anchor, which is a frame on the stack of one of its
+    /// coroutines. (A frame on a stand-alone coroutine's stack may outlive the scheduler in which that was resumed.)
     scheduler_stacks: Option<NonNull<StackCache>>,
     /// Where there is no scheduler: made when the first coroutine starts.
     own_stacks: UnsafeCell<Option<StackCache>>,
@@ -46,6 +48,8 @@ pub(super) struct Core {
     /// At hand, because it takes a few divisions to lay out.
     default_config: StackConfig,
     closing: Cell<bool>,
+    /// The thread's.
+    pub(super) errno: Errno,
     kept_panic: Cell<Option<Payload>>,
 }
 
@@ -143,11 +147,12 @@ impl Core {
         Self {
             live: Cell::new(ptr::null()),
             ended: Cell::new(ptr::null()),
-            scheduler_stacks: current::with_scheduler(Scheduler::stacks),
+            scheduler_stacks: current::scheduler_of_this_stack().map(Scheduler::stacks),
             own_stacks: UnsafeCell::new(None),
             ids: Cell::new(0..0),
             default_config: StackConfig::default(),
             closing: Cell::new(false),
+            errno: Errno::of_this_thread(),
             kept_panic: Cell::new(None),
         }
     }

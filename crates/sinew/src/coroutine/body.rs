@@ -117,7 +117,11 @@ where
         let first = unsafe { unpack::<In>(word) };
         // SAFETY: this is its stack.
         let suspender = unsafe { Suspender::new(control) };
-        let result = catch_unwind(AssertUnwindSafe(|| closure(suspender, first)));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let value = closure(suspender, first);
+            control.check_fp_env();
+            value
+        }));
         // SAFETY: as above.
         let estate = unsafe { control.estate() };
         if control.is_ending() {

@@ -7,7 +7,7 @@
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
 //! - I2. `stack` is there exactly while frames of the body exist; `span` is its size then, unless the frames are being
-//!   ended or `held` is set, and 0 otherwise.
+//!   ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
 //!   raised. (The one exception: it was resumed by a destructor that a panic ran, and then panicked itself.)
@@ -27,8 +27,8 @@ use std::ptr::{self, NonNull};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
-use sinew_context::stack::{Stack, StackConfig, StackError};
-use sinew_context::{Context, switch_word};
+use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
+use sinew_context::{Context, Errno, FpEnv, switch_word};
 
 use crate::coroutine::anchor::Core;
 use crate::coroutine::body::Vtable;
@@ -37,7 +37,7 @@ use crate::coroutine::word::Word;
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::body::{Payload, drop_quietly};
-use crate::scheduler::forced;
+use crate::scheduler::{forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
 const SWALLOWED_MAX: u32 = 16;
@@ -95,18 +95,22 @@ pub(super) struct Control {
     limit: Cell<usize>,
     /// I2.
     span: Cell<usize>,
+    /// The thread's.
+    errno: Errno,
     phase: Cell<Phase>,
+    /// Whether the body has floating-point control words of its own.
+    keeps_fp_env: bool,
     /// A cancel was requested.
     cancelled: Cell<bool>,
     /// The body has confirmed the cancel.
     confirmed: Cell<bool>,
     /// The frames are to go: suspending raises the forced unwind.
     ending: Cell<bool>,
-    /// A cleanup or a callback runs on the stack: suspending is refused.
-    held: Cell<bool>,
-    /// It is a cleanup: confirming a cancel is refused too.
+    /// A cleanup runs on the stack: confirming a cancel is refused.
     in_cleanup: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
+    /// How many fences stand.
+    fences: Cell<u32>,
     /// How often the forced unwind was raised or refused.
     swallowed: Cell<u32>,
     /// The highest address of the stack.
@@ -123,6 +127,8 @@ pub(super) struct Control {
     slot: Cell<*const Cell<*const Control>>,
     config: StackConfig,
     id: u64,
+    /// Where `keeps_fp_env`, the body's words, while it does not run; else (in a debug build) those that it has to leave behind.
+    fp_env: Cell<FpEnv>,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
 }
@@ -138,19 +144,12 @@ enum Left {
     Error(Error),
 }
 
-/// What a hold has changed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
-    span: usize,
-    held: bool,
-    in_cleanup: bool,
-}
-
 /// What is known of a coroutine at its making.
 pub(super) struct Birth {
     pub(super) vtable: &'static Vtable,
     pub(super) config: StackConfig,
     pub(super) name: Option<Box<str>>,
+    pub(super) fp_env: bool,
     pub(super) location: &'static Location<'static>,
 }
 
@@ -176,9 +175,9 @@ impl Control {
             cancelled: Cell::new(core.is_closing()),
             confirmed: Cell::new(false),
             ending: Cell::new(false),
-            held: Cell::new(false),
             in_cleanup: Cell::new(false),
             outcome: Cell::new(None),
+            fences: Cell::new(0),
             swallowed: Cell::new(0),
             base: Cell::new(0),
             stack: Cell::new(None),
@@ -190,6 +189,9 @@ impl Control {
             slot: Cell::new(ptr::null()),
             config: birth.config,
             id: core.next_id(),
+            errno: core.errno,
+            keeps_fp_env: birth.fp_env,
+            fp_env: Cell::new(FpEnv::DEFAULT),
             name: birth.name,
             location: birth.location,
         }
@@ -286,20 +288,9 @@ impl Control {
         self.confirmed.get()
     }
 
-    /// Refuses suspends, and if it is for a cleanup confirming too, until [`Control::restore`].
-    pub(super) fn hold(&self, is_cleanup: bool) -> Held {
-        Held {
-            span: self.span.replace(0),
-            held: self.held.replace(true),
-            in_cleanup: self.in_cleanup.replace(self.in_cleanup.get() || is_cleanup),
-        }
-    }
-
-    /// Puts back what a hold has changed. In between the coroutine has not stopped, so holds are nested.
-    pub(super) fn restore(&self, before: Held) {
-        self.span.set(before.span);
-        self.held.set(before.held);
-        self.in_cleanup.set(before.in_cleanup);
+    /// Says whether a cleanup runs on the stack; returns what it was before.
+    pub(super) fn set_in_cleanup(&self, inside: bool) -> bool {
+        self.in_cleanup.replace(inside)
     }
 
     /// The allocation that the record is the first part of.
@@ -351,7 +342,8 @@ impl Control {
         debug_assert_eq!(self.phase.get(), Phase::Ready);
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
-        unsafe { stack.set_owner(self.whole.get(), describe) };
+        unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
+        self.fp_env.set(FpEnv::current());
         let record = NonNull::from(self);
         // SAFETY: a new stack: nothing lies there. The record outlives its hold on it.
         let base = unsafe { Estate::lay_for(stack.base(), Some(record)) };
@@ -412,8 +404,57 @@ impl Control {
     /// being ended.
     #[inline(always)]
     pub(super) unsafe fn switch_in(&self, word: Word) -> Word {
+        if cfg!(debug_assertions) || self.keeps_fp_env {
+            // SAFETY: passed on to the caller.
+            unsafe { self.switch_in_with_fp_env(word) }
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.switch_in_plainly(word) }
+        }
+    }
+
+    /// As `switch_in`, with the thread's control words for both.
+    #[inline(always)]
+    unsafe fn switch_in_plainly(&self, word: Word) -> Word {
         // SAFETY: the body's context was prepared or saved, and has not been resumed since.
         unsafe { switch_word(self.caller.get(), self.body.get(), word) }
+    }
+
+    /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.
+    #[inline(never)]
+    unsafe fn switch_in_with_fp_env(&self, word: Word) -> Word {
+        if !self.keeps_fp_env {
+            let outer = FpEnv::current();
+            self.fp_env.set(outer);
+            // SAFETY: passed on to the caller.
+            let word = unsafe { self.switch_in_plainly(word) };
+            // SAFETY: they were in force before; a body that panicked may have left others.
+            unsafe { outer.replace() };
+            return word;
+        }
+        thread_state::keep_fp_env();
+        // SAFETY: what the body left in force, or the default of all code.
+        let outer = unsafe { self.fp_env.get().replace() };
+        // SAFETY: passed on to the caller.
+        let word = unsafe { self.switch_in_plainly(word) };
+        // SAFETY: they were in force before.
+        self.fp_env.set(unsafe { outer.replace() });
+        word
+    }
+
+    /// Panics in a debug build if the body has changed the control words without having asked to keep its own.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn check_fp_env(&self) {
+        if cfg!(debug_assertions) && !self.keeps_fp_env {
+            thread_state::expect_fp_env(self.fp_env.get());
+        }
+    }
+
+    /// Where the thread's errno is.
+    #[inline(always)]
+    pub(super) fn errno(&self) -> Errno {
+        self.errno
     }
 
     /// Says after a `switch_in` whether the body has only suspended.
@@ -459,21 +500,33 @@ impl Control {
         if address < self.limit.get() || address >= self.base.get() {
             return true;
         }
-        if self.held.get() {
-            return true;
-        }
         let panicking = std::thread::panicking();
         if panicking && self.phase.get() != Phase::RunningInPanic {
             return true;
         }
+        let fenced = self.fences.get() > 0;
         if !self.ending.get() {
-            return false;
+            return fenced;
         }
-        if panicking || cfg!(panic = "abort") {
+        if fenced || panicking || cfg!(panic = "abort") {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
         self.unwind()
+    }
+
+    /// From here on it cannot suspend.
+    pub(super) fn raise_fence(&self) {
+        self.fences.set(self.fences.get() + 1);
+        self.span.set(0);
+    }
+
+    /// Takes one fence away.
+    pub(super) fn lower_fence(&self) {
+        self.fences.set(self.fences.get() - 1);
+        if self.fences.get() == 0 && !self.ending.get() {
+            self.span.set(self.base.get() - self.limit.get());
+        }
     }
 
     /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
@@ -581,10 +634,11 @@ impl Control {
     }
 }
 
-/// Writes who a coroutine is into the overflow report. Reads what never changes. Its address also says that the owner of a
-/// stack is a record.
-#[inline(never)]
-pub(super) unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
+/// What marks a stack as a stand-alone coroutine's.
+pub(super) static DESCRIBE: DescribeFn = describe;
+
+/// Writes who a coroutine is into the overflow report. Reads what never changes.
+unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
     // SAFETY: a record outlives its hold on the stack.
     let control = unsafe { &*owner.cast::<Control>() };
     let mut write = || -> fmt::Result {

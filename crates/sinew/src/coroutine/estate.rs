@@ -33,7 +33,8 @@ use sinew_context::stack;
 
 use crate::coroutine::arena::Arena;
 use crate::coroutine::cleanup::Cleanups;
-use crate::coroutine::control::{self, Control, Held};
+use crate::coroutine::control::{self, Control};
+use crate::coroutine::fence::Fence;
 use crate::error::Error;
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::current::{self, Place, in_cleanup, place};
@@ -47,6 +48,8 @@ pub(crate) struct Estate {
     /// Whether the coroutine has ended.
     is_over: Cell<bool>,
     pub(super) is_thread: bool,
+    /// Whether a cleanup runs in the scheduler's coroutine that it is of.
+    in_cleanup: Cell<bool>,
     /// How many `arena::with` of a thread are inside of one another.
     pub(super) arena_depth: Cell<u32>,
     /// The stand-alone coroutine that it is of.
@@ -81,6 +84,7 @@ impl Estate {
             used: Cell::new(false),
             is_over: Cell::new(false),
             is_thread,
+            in_cleanup: Cell::new(false),
             arena_depth: Cell::new(0),
             record,
             cleanups: Cleanups::new(),
@@ -137,8 +141,8 @@ impl Estate {
     #[inline]
     fn on_this_stack<'a>() -> Option<&'a Self> {
         let slot = stack::lookup(stack_pointer())?;
-        let (_, description) = slot.owner()?;
-        let is_ours = std::ptr::fn_addr_eq(description, control::describe as stack::DescribeFn)
+        let (_, description) = stack::owner_of(slot)?;
+        let is_ours = std::ptr::fn_addr_eq(description, control::DESCRIBE)
             || std::ptr::fn_addr_eq(description, describe as stack::DescribeFn);
         // SAFETY: I1; it is in use: the caller runs on it, and keeps the reference there.
         is_ours.then(|| unsafe { Self::at(slot.base()) })
@@ -167,11 +171,28 @@ impl Estate {
     /// As long as the guard lives, the stand-alone coroutine on whose stack the caller runs, if it is one, cannot suspend;
     /// in a cleanup it cannot confirm a cancel either.
     pub(crate) fn hold_suspends(is_cleanup: bool) -> Hold {
-        let record = Self::on_this_stack().and_then(|estate| estate.record);
-        Hold(record.map(|record| {
-            // SAFETY: the record outlives the use of its stack.
-            (record, unsafe { record.as_ref() }.hold(is_cleanup))
-        }))
+        let fence = Fence::raise();
+        let record = if is_cleanup {
+            Self::on_this_stack().and_then(|estate| estate.record)
+        } else {
+            None
+        };
+        Hold {
+            in_cleanup: record.map(|record| {
+                // SAFETY: the record outlives the use of its stack.
+                (record, unsafe { record.as_ref() }.set_in_cleanup(true))
+            }),
+            _fence: fence,
+        }
+    }
+
+    /// Says whether a cleanup runs in the scheduler's coroutine; returns what it was before.
+    pub(crate) fn set_in_cleanup(&self, inside: bool) -> bool {
+        self.in_cleanup.replace(inside)
+    }
+
+    pub(crate) fn is_in_cleanup(&self) -> bool {
+        self.in_cleanup.get()
     }
 
     /// Says that there may be something to settle.
@@ -308,15 +329,18 @@ impl Drop for Estate {
     }
 }
 
-/// Lets a coroutine suspend again; see [`Estate::hold_suspends`].
+/// Lets a coroutine suspend and confirm again; see [`Estate::hold_suspends`].
 #[derive(Debug)]
-pub(crate) struct Hold(Option<(NonNull<Control>, Held)>);
+pub(crate) struct Hold {
+    in_cleanup: Option<(NonNull<Control>, bool)>,
+    _fence: Fence,
+}
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some((record, before)) = self.0.take() {
+        if let Some((record, before)) = self.in_cleanup {
             // SAFETY: the coroutine has not stopped since, nor ended: this runs on its stack.
-            unsafe { record.as_ref() }.restore(before);
+            unsafe { record.as_ref() }.set_in_cleanup(before);
         }
     }
 }

@@ -45,6 +45,7 @@
 //! | `body` | the closure, and the first frame of a stack |
 //! | `handle` | the side that resumes |
 //! | `suspender` | the side that suspends |
+//! | `fence` | what keeps one from suspending inside a limit or a scope |
 //! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
 //!
@@ -67,6 +68,7 @@ pub mod cleanup;
 mod context;
 mod control;
 mod estate;
+mod fence;
 mod generator;
 mod handle;
 mod suspender;
@@ -75,6 +77,7 @@ mod word;
 pub use anchor::{Anchor, anchor};
 pub use cleanup::{defer, try_defer};
 pub use control::State;
+pub(crate) use fence::Fence;
 pub use generator::{Generator, Yielder};
 pub use handle::{Builder, Coroutine, ResumeError, Step};
 pub use suspender::{SuspendError, Suspender};

@@ -40,7 +40,8 @@ impl<In, Out> Suspender<In, Out> {
     /// Hands `out` to whoever resumed this coroutine, and returns what the next resume hands in.
     ///
     /// Works at any depth of calls, through recursion, iterator adaptors and foreign code that calls
-    /// back, if the callback is `extern "C-unwind"`. No allocation, no lock.
+    /// back, if the callback is `extern "C-unwind"`. No allocation, no lock. The body has its `errno` again afterwards (to
+    /// the one who resumes, a resume is a call like any other, and may change it).
     ///
     /// # Suspends
     ///
@@ -57,19 +58,23 @@ impl<In, Out> Suspender<In, Out> {
     /// - [`SuspendError::Cancelled`] as above.
     /// - [`SuspendError::State`], with `out` in it, if the caller does not run on this coroutine's own stack: it is in
     ///   another coroutine that this one has resumed, or in one of a scheduler; also in a destructor that runs because
-    ///   this coroutine panics or is being unwound, in a panic hook, and in a cleanup or a callback of an event.
+    ///   this coroutine panics or is being unwound, in a panic hook, in a cleanup or a callback of an event, and inside a limit
+    ///   or a scope that this coroutine has opened.
     /// - [`SuspendError::Ending`] under `panic = "abort"` only: the coroutine is being ended, and has to return.
     #[inline]
     pub fn suspend(&self, out: Out) -> Result<In, SuspendError<In, Out>> {
         if !self.control.may_suspend() && self.control.refuse() {
             return Err(SuspendError::State(out));
         }
+        self.control.check_fp_env();
+        let number = self.control.errno().get();
         let out = ManuallyDrop::new(out);
         let body = self.control.body.get();
         let caller = self.control.caller.get();
         // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context was saved
         // by the `switch_in` that runs it. The other side takes `out`.
         let word = unsafe { switch_word(body, caller, pack(&out)) };
+        self.control.errno().set(number);
         if self.control.is_cancelled() {
             if self.control.must_end() {
                 return Err(SuspendError::Ending);

@@ -14,7 +14,7 @@ pub(super) const fn is_inline<T>() -> bool {
     size_of::<T>() <= size_of::<usize>() && align_of::<T>() <= align_of::<usize>()
 }
 
-// PERF: a resume and a suspend of a u64: 5.3 ns by address, 2.7 ns in the word.
+// PERF: a resume and a suspend of a u64: 4.9 ns by address, 2.8 ns in the word.
 /// The word for a value, which stays the caller's place until the other side has taken it.
 #[inline(always)]
 pub(super) fn pack<T>(value: &ManuallyDrop<T>) -> Word {

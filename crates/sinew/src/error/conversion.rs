@@ -11,8 +11,12 @@ use crate::coroutine::{ResumeError, SuspendError};
 use crate::error::{Cancelled, Closed, Elapsed, Error, ErrorKind, WaitError};
 use crate::event::{CreateError, Missing, Refusal, TableWaitError};
 use crate::join::JoinError;
+use crate::local::AccessError;
 use crate::net::{ReuniteError, Split};
-use crate::scheduler::RunError;
+use crate::scheduler::exit::NotFound;
+use crate::scheduler::object::StateError;
+use crate::scheduler::post::PostError;
+use crate::scheduler::run::RunError;
 use crate::scheduler::spawn::SpawnError;
 use crate::sync::channel::{SendError, TryRecvError, TrySendError};
 
@@ -61,6 +65,9 @@ from_plain! {
         Refusal::Full { .. } => ErrorKind::Again,
     };
     CleanupError: |_| ErrorKind::State;
+    StateError: |_| ErrorKind::State;
+    AccessError: |_| ErrorKind::State;
+    NotFound: |_| ErrorKind::NotFound;
 }
 
 /// The same for errors that give something back.
@@ -79,7 +86,14 @@ macro_rules! from_generous {
 from_generous! {
     SendError<T>: |error| error.reason.kind();
     TrySendError<T>: |error| if error.is_full() { ErrorKind::Again } else { ErrorKind::Closed };
-    SpawnError<F>: |error| if error.is_state() { ErrorKind::State } else { ErrorKind::Invalid };
+    SpawnError<F>: |error| if error.is_state() {
+        ErrorKind::State
+    } else if error.is_invalid() {
+        ErrorKind::Invalid
+    } else {
+        ErrorKind::Closed
+    };
+    PostError<F>: |error| if error.is_again() { ErrorKind::Again } else { ErrorKind::Closed };
     DeferError<F>: |_| ErrorKind::State;
     ResumeError<In>: |error| match error {
         ResumeError::State(_) => ErrorKind::State,
@@ -113,6 +127,8 @@ impl From<RunError> for Error {
         match error {
             RunError::State => Self::new(ErrorKind::State, message),
             RunError::Io(error) => Self::from(error).context(message),
+            RunError::Exited(code) => Self::new(ErrorKind::Cancelled, message).with_code(code),
+            RunError::Cancelled => Self::new(ErrorKind::Cancelled, message),
         }
     }
 }

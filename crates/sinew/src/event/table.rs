@@ -70,8 +70,6 @@ impl fmt::Display for EventId {
 pub struct EventTable<T> {
     limit: u32,
     inner: RwLock<Inner<T>>,
-    /// What crosses threads is shared arguments; the callbacks' type would not say so.
-    args: PhantomData<Arc<T>>,
 }
 
 struct Inner<T> {
@@ -92,6 +90,7 @@ struct Entry<T> {
 /// Those who wait for one event.
 struct Line<T> {
     state: Lock<State>,
+    /// What crosses threads is shared arguments; neither the queue nor the callback's type would say so.
     args: PhantomData<Arc<T>>,
 }
 
@@ -114,7 +113,6 @@ impl<T> EventTable<T> {
                 taken: Runs::new(),
                 next: 0,
             }),
-            args: PhantomData,
         }
     }
 
@@ -511,3 +509,6 @@ impl<F> fmt::Display for CreateError<F> {
 }
 
 impl<F> error::Error for CreateError<F> {}
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use sinew_context::stack::{self, SlotRef};
 use sinew_core::wait::Kind;
 
-use crate::scheduler::block::{Block, flag, life};
+use crate::scheduler::block::{Block, TIMED, flag, life};
 use crate::scheduler::slab;
 use crate::sys::clock;
 
@@ -61,6 +61,8 @@ pub struct Info {
     pub state: State,
     /// What it waits for, if it is suspended.
     pub wait: Option<Wait>,
+    /// The id of the coroutine that spawned it, which may have ended; `None` for the first one of a `run`.
+    pub parent: Option<u64>,
     /// Where it was spawned.
     pub spawned_at: &'static Location<'static>,
     /// The usable size of its stack in bytes; `None` before it starts.
@@ -127,16 +129,17 @@ pub fn find(id: u64) -> Option<Info> {
 
 /// What the block says, unless it is free, has ended, or changes faster than it can be read.
 fn info(block: &Block) -> Option<Info> {
-    let (id, location, kind, object, owner, since_ns, until_ns, started, done, sp) =
-        block.read(|| {
+    let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp) = block
+        .read(|| {
             (
                 block.id.load(Relaxed),
+                block.parent.load(Relaxed),
                 block.location.load(Relaxed),
                 block.kind.load(Relaxed),
                 block.object.load(Relaxed),
                 block.owner.load(Relaxed),
                 block.since.load(Relaxed),
-                block.until.load(Relaxed),
+                block.timer.deadline_ns(),
                 block.has(flag::STARTED),
                 // ORDERING: Acquire orders this before the name and the stack are looked at.
                 block.life.load(Acquire) & life::DONE != 0,
@@ -148,12 +151,12 @@ fn info(block: &Block) -> Option<Info> {
     }
     // SAFETY: a location is a static, and was stored with the id.
     let spawned_at = unsafe { location.as_ref() }?;
-    let wait = (Kind::from_u8(kind) != Kind::Nothing).then(|| Wait {
-        what: Kind::from_u8(kind).name(),
+    let wait = (Kind::from_u8(kind & !TIMED) != Kind::Nothing).then(|| Wait {
+        what: Kind::from_u8(kind & !TIMED).name(),
         object,
         owner: (owner != 0).then_some(owner),
         since: clock::to_instant(since_ns),
-        until: (until_ns != 0).then(|| clock::to_instant(until_ns)),
+        until: (kind & TIMED != 0).then(|| clock::to_instant(until_ns)),
     });
     let state = match (&wait, is_running(block)) {
         (Some(_), _) => State::Suspended,
@@ -170,6 +173,7 @@ fn info(block: &Block) -> Option<Info> {
     };
     Some(Info {
         id,
+        parent: (parent != 0).then_some(parent),
         name,
         state,
         wait,

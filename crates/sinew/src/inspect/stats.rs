@@ -82,7 +82,7 @@ pub fn stats() -> Stats {
 }
 
 impl crate::scheduler::door::Figures {
-    fn read(&self) -> SchedulerStats {
+    pub(crate) fn read(&self) -> SchedulerStats {
         SchedulerStats {
             alive: self.alive.load(Relaxed),
             created: self.created.load(Relaxed),

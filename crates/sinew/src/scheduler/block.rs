@@ -8,7 +8,7 @@
 //! | `context`, `timer`, `stack`, `refusals`, `payload` before the end | the owner thread |
 //! | `link` | whoever made the block runnable, then the owner |
 //! | `waiter`, `node` | the wait protocol, see `sinew_core::wait` |
-//! | `seq`, `kind`, `object`, `owner`, `since`, `until`, `id`, `location` | written by the owner thread, read by listings from any |
+//! | `seq`, `kind`, `object`, `owner`, `since`, `parent`, `id`, `location` | written by the owner thread, read by listings from any |
 //! | `flags` | written by the owner thread, read by any |
 //! | `cancel`, `life`, `outcome`, `refs` | any thread, atomically |
 //! | `park`, `joiners` | any thread, under their own short locks |
@@ -48,6 +48,8 @@ use crate::scheduler::slab;
 
 /// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
 pub(crate) mod flag {
+    /// A grace is over: its waits raise the forced unwind.
+    pub(crate) const UNWIND: u8 = 1;
     /// The coroutine has run: it has a stack and is pinned to its thread.
     pub(crate) const STARTED: u8 = 2;
     /// It asked for a stack of its own size: no in-place start.
@@ -60,8 +62,8 @@ pub(crate) mod flag {
     pub(crate) const DEAF: u8 = 32;
     /// It runs a callback in which nothing may wait.
     pub(crate) const IN_CALLBACK: u8 = 64;
-    /// It runs a cleanup, in which moreover no cancel can be confirmed.
-    pub(crate) const IN_CLEANUP: u8 = 128;
+    /// It keeps floating-point control words of its own.
+    pub(crate) const FP_ENV: u8 = 128;
 }
 
 /// Bits of [`Block::life`].
@@ -74,6 +76,8 @@ pub(crate) mod life {
     pub(crate) const TAKEN: u8 = 4;
     /// Someone waits, or has waited, for the end: the queue of joiners is worth a look.
     pub(crate) const WAITED: u8 = 8;
+    /// The type of the result is `'static`. Set at the start for good.
+    pub(crate) const STATIC: u8 = 16;
 }
 
 /// The state of the park cell.
@@ -86,6 +90,9 @@ pub(crate) enum Park {
     /// The coroutine is parked here: the live ticket.
     Parked,
 }
+
+/// A bit of [`Block::kind`], beside the kind's number: the wait has a deadline, which its timer tells.
+pub(crate) const TIMED: u8 = 0x80;
 
 /// How many bytes of closure or result fit into a block.
 pub(crate) const PAYLOAD_BYTES: usize = 24;
@@ -124,12 +131,17 @@ pub(crate) struct Block {
     pub(crate) object: AtomicUsize,
     pub(crate) owner: AtomicU64,
     pub(crate) since: AtomicU64,
-    pub(crate) until: AtomicU64,
+    /// The id of the coroutine that spawned it; 0 if none did.
+    pub(crate) parent: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Block>() == 256, "a block takes four cache lines");
-const _: () = assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
-const _: () = assert!(offset_of!(Block, node) == 192);
+/// With a sanitizer there is more in a context.
+#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan)))]
+const _: () = {
+    assert!(size_of::<Block>() == 256, "a block takes four cache lines");
+    assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
+    assert!(offset_of!(Block, node) == 192);
+};
 
 // SAFETY: the table in the file's head says who touches which field when.
 unsafe impl Sync for Block {}
@@ -154,7 +166,7 @@ impl Block {
             owner: AtomicU64::new(0),
             since: AtomicU64::new(0),
             timer: TimerNode::new(),
-            until: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
             park: Lock::new(Park::Empty),
@@ -223,16 +235,6 @@ impl Block {
         self.flags.store(self.flags.load(Relaxed) & !flag, Relaxed);
     }
 
-    /// Sets a flag, or takes it away. Owner thread.
-    #[inline]
-    pub(crate) fn put(&self, flag: u8, on: bool) {
-        if on {
-            self.set(flag);
-        } else {
-            self.clear(flag);
-        }
-    }
-
     /// Whether waits are to be refused: because of a cancel, or of a limit around the code that runs. Owner thread.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
@@ -269,7 +271,13 @@ impl Block {
 
     /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.
     pub(super) fn set_context(&self, context: Context) {
-        let Context { fp, ip, sp, bx } = context;
+        let Context {
+            fp,
+            ip,
+            sp,
+            bx,
+            notes,
+        } = context;
         let to = self.context.get();
         for (offset, value) in [(0, fp), (1, ip), (2, sp), (3, bx)] {
             // SAFETY: a context is four words.
@@ -277,17 +285,19 @@ impl Block {
             // SAFETY: aligned, never unmapped, and only accessed as a word.
             unsafe { AtomicUsize::from_ptr(word) }.store(value, Relaxed);
         }
+        // SAFETY: the owner thread alone reads these.
+        unsafe { (*to).notes = notes };
     }
 
     /// Writes the wait record. Owner thread, right before it suspends.
     #[inline]
-    pub(super) fn write_record(&self, record: Record, since_ns: u64, until_ns: u64) {
+    pub(super) fn write_record(&self, record: Record, since_ns: u64, is_timed: bool) {
         self.change(|| {
             self.object.store(record.object, Relaxed);
             self.owner.store(record.owner, Relaxed);
             self.since.store(since_ns, Relaxed);
-            self.until.store(until_ns, Relaxed);
-            self.kind.store(record.kind as u8, Relaxed);
+            let timed = if is_timed { TIMED } else { 0 };
+            self.kind.store(record.kind as u8 | timed, Relaxed);
         });
     }
 
@@ -339,6 +349,11 @@ impl Block {
         let stack = unsafe { &*self.stack.get() }.as_ref()?;
         // SAFETY: `Scheduler::start` has laid it, for this coroutine or an earlier one on the stack.
         Some(unsafe { Estate::at(stack.base()) })
+    }
+
+    /// Whether a cleanup runs in it, in which no cancel can be confirmed. As for `estate`.
+    pub(crate) fn is_in_cleanup(&self) -> bool {
+        self.estate().is_some_and(Estate::is_in_cleanup)
     }
 
     /// The rarely needed part, if it exists.

@@ -19,8 +19,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::coroutine::{Estate, Settled};
 use crate::join::{JoinError, Outcome};
+use crate::local;
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
-use crate::scheduler::forced;
+use crate::scheduler::{exit, forced, thread_state, unhandled};
 
 /// What a panic was raised with.
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -147,15 +148,28 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         let ended = if block.is_cancelled() {
             Err(drop_quietly(body))
         } else {
-            catch_unwind(AssertUnwindSafe(body))
-                .map_err(|payload| (!forced::is_forced(&*payload)).then_some(payload))
+            let body = || {
+                let value = body();
+                thread_state::check_fp_env();
+                value
+            };
+            match catch_unwind(AssertUnwindSafe(body)) {
+                Ok(value) => Ok(value),
+                Err(payload) if forced::is_forced(&*payload) => Err(None),
+                Err(payload) => {
+                    let is_static = block.life.load(Relaxed) & life::STATIC != 0;
+                    // SAFETY: the bit says so.
+                    unsafe { exit::land_as(payload, is_static) }.map_err(Some)
+                }
+            }
         };
         let result = match ended {
             Ok(value) if !estate.is_used() && !block.has(flag::CONFIRMED) => Ok(value),
             ended => verdict(ended, block.has(flag::CONFIRMED), estate.settle()),
         };
+        thread_state::end_of_body(block);
         // SAFETY: the closure has been taken out.
-        unsafe { Self::end(block, result) };
+        unsafe { Self::end_with_locals(block, result) };
         if let Some(payload) = estate.close() {
             Self::complain(block, payload);
         }
@@ -169,7 +183,22 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             Some(payload) => Err(JoinError::panic(payload)),
         };
         // SAFETY: the closure has been taken out.
+        unsafe { Self::end_with_locals(block, result) };
+    }
+
+    /// Destroys the coroutine's locals and leaves the result.
+    ///
+    /// # Safety
+    ///
+    /// Owner thread; the payload is empty.
+    #[inline]
+    unsafe fn end_with_locals(block: &Block, result: Result<T, JoinError>) {
+        let result = local::settle(block, result);
+        // SAFETY: passed on to the caller.
         unsafe { Self::end(block, result) };
+        if let Some(payload) = local::close(block) {
+            Self::complain(block, payload);
+        }
     }
 
     /// Leaves the result, or drops it if nobody can ask for it.
@@ -187,46 +216,36 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         block.outcome.store(outcome as u8, Relaxed);
         // SAFETY: empty.
         unsafe { Self::put_result(block, result) };
-        // ORDERING: Acquire: a count of one is the scheduler's own, and nobody is left to look.
-        let before = if block.refs.load(Acquire) == 1 {
-            let before = block.life.load(Relaxed);
-            block.life.store(before | life::DONE, Relaxed);
-            before
-        } else {
-            // ORDERING: Release publishes the result to the handle; Acquire sees that the handle went, or that someone waits.
-            block.life.fetch_or(life::DONE, AcqRel)
-        };
-        if before & life::HANDLE == 0 {
-            if outcome == Outcome::Error {
-                // SAFETY: no handle: it is the coroutine's (I2), which has just put it there.
-                unsafe { Self::tell_of_left_error(block) };
-            }
-            // I2: no handle: the result is the coroutine's to drop.
-            let dropped = catch_unwind(AssertUnwindSafe(|| {
-                // SAFETY: I2.
-                unsafe { Self::drop_result(block) }
-            }));
-            match dropped {
-                Ok(None) => {}
-                Ok(Some(payload)) | Err(payload) => Self::complain(block, payload),
+        // ORDERING: Acquire pairs with the Release of a handle that went on another thread.
+        let mut now = block.life.load(Acquire);
+        while now & life::HANDLE != 0 {
+            // ORDERING: Release publishes the result to the handle; Acquire as above, and sees that someone waits.
+            match block
+                .life
+                .compare_exchange_weak(now, now | life::DONE, AcqRel, Acquire)
+            {
+                Ok(_) => return,
+                Err(changed) => now = changed,
             }
         }
-    }
-
-    /// An error that a detached coroutine left in its context goes to whoever listens.
-    ///
-    /// # Safety
-    ///
-    /// Owner thread; the payload holds the result, which is not handed over meanwhile.
-    #[cold]
-    #[inline(never)]
-    unsafe fn tell_of_left_error(block: &Block) {
-        // SAFETY: made for these types.
-        let stage = unsafe { Self::stage(block) };
-        // SAFETY: it holds the result.
-        let result = unsafe { &*stage.cast::<Result<T, JoinError>>() };
-        if let Some(error) = result.as_ref().err().and_then(JoinError::error) {
-            super::unhandled::report_error(block.id(), &error.clone().into());
+        // I2: no handle: the result is the coroutine's to drop. It is alive meanwhile: a drop that waits can be
+        // cancelled, and is listed.
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: I2.
+            unsafe { Self::drop_result(block) }
+        }));
+        match dropped {
+            Ok(Some(payload)) | Err(payload) if !forced::is_forced(&*payload) => {
+                Self::complain(block, payload);
+            }
+            Ok(_) | Err(_) => {}
+        }
+        // ORDERING: Acquire: a count of one is the scheduler's own, and nobody is left to look.
+        if block.refs.load(Acquire) == 1 {
+            let before = block.life.load(Relaxed);
+            block.life.store(before | life::DONE, Relaxed);
+        } else {
+            block.life.fetch_or(life::DONE, AcqRel);
         }
     }
 
@@ -235,7 +254,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         match block.extra().and_then(|extra| extra.family.get()) {
             // SAFETY: the scope waits for this child.
             Some(family) => unsafe { family.as_ref() }.keep_panic(payload),
-            None => super::unhandled::report(block.id(), payload),
+            None => unhandled::report(block.id(), payload),
         }
     }
 
@@ -253,7 +272,12 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         // SAFETY: empty now.
         unsafe { Self::free(block) };
         match result {
-            Err(error) => error.into_payload(),
+            Err(error) => {
+                if let Some(error) = error.unhandled_error() {
+                    unhandled::report_error(block.id(), &error);
+                }
+                error.into_payload()
+            }
             Ok(value) => {
                 drop(value);
                 None

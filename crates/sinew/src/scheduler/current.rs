@@ -83,6 +83,19 @@ pub(crate) fn place<'a>() -> Place<'a> {
     }
 }
 
+/// The scheduler of which the calling code runs in a coroutine, and on that coroutine's own stack. On the stack of a
+/// stand-alone coroutine there is none: it may go on when the scheduler around it is gone.
+pub(crate) fn scheduler_of_this_stack<'a>() -> Option<&'a Scheduler> {
+    let Place::Coroutine(scheduler, block) = place() else {
+        return None;
+    };
+    // SAFETY: owner thread, and the coroutine runs: nobody changes its stack now.
+    let stack = unsafe { &*block.stack.get() }.as_ref()?;
+    let address = sinew_context::arch::stack_pointer();
+    let own = stack.limit().addr().get()..stack.base().addr().get();
+    own.contains(&address).then_some(scheduler)
+}
+
 impl Place<'_> {
     /// Whether code may wait here: not on a scheduler's own frame, nor in a callback.
     #[inline]
@@ -99,10 +112,16 @@ impl Place<'_> {
         match self {
             Self::Frame => (false, false),
             Self::Coroutine(_, block) => {
-                let before = (block.has(flag::IN_CALLBACK), block.has(flag::IN_CLEANUP));
-                block.put(flag::IN_CALLBACK, in_callback);
-                block.put(flag::IN_CLEANUP, in_cleanup);
-                before
+                let was_in_callback = block.has(flag::IN_CALLBACK);
+                if in_callback {
+                    block.set(flag::IN_CALLBACK);
+                } else {
+                    block.clear(flag::IN_CALLBACK);
+                }
+                let was_in_cleanup = block
+                    .estate()
+                    .is_some_and(|estate| estate.set_in_cleanup(in_cleanup));
+                (was_in_callback, was_in_cleanup)
             }
             // A thread has no cancel that a cleanup could confirm.
             Self::Thread => (IN_CALLBACK.replace(in_callback), false),
@@ -110,7 +129,7 @@ impl Place<'_> {
     }
 
     fn is_in_cleanup(self) -> bool {
-        matches!(self, Self::Coroutine(_, block) if block.has(flag::IN_CLEANUP))
+        matches!(self, Self::Coroutine(_, block) if block.is_in_cleanup())
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{io, ptr};
 
 use rustix::event::{EventfdFlags, eventfd};
-use sinew_core::inbox::{Inbox, Link, Push};
+use sinew_core::inbox::{Call, Inbox, Link, Push};
 
 use crate::scheduler::block::Block;
 
@@ -26,12 +26,15 @@ pub(crate) mod tag {
     pub(crate) const RUN: usize = 0;
     /// An extra part whose block has a cancel to be told of.
     pub(crate) const CANCEL: usize = 2;
+    /// The door's own call: there is a post to run, or a wish to stop.
+    pub(crate) const CALL: usize = 4;
 }
 
 /// See the file's head.
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(super) inbox: Inbox,
+    call: Call,
     knock: OwnedFd,
     /// Which coroutine runs now; an identity for listings.
     pub(super) current: AtomicPtr<Block>,
@@ -71,6 +74,7 @@ impl Door {
         }
         let door: &'static Self = Box::leak(Box::new(Self {
             inbox: Inbox::new(),
+            call: Call::new(),
             knock: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             current: AtomicPtr::new(ptr::null_mut()),
             figures: Figures::default(),
@@ -115,6 +119,19 @@ impl Door {
         if unsafe { self.inbox.push(link, tag) } == Push::WakeOwner {
             self.knock();
         }
+    }
+
+    /// Calls the owner to look at its posts, unless it has been called and not looked yet.
+    pub(super) fn call(&self) {
+        // SAFETY: doors are never freed, and have one inbox.
+        if unsafe { self.call.raise(&self.inbox, tag::CALL) } == Push::WakeOwner {
+            self.knock();
+        }
+    }
+
+    /// The owner has taken the call out of its inbox.
+    pub(super) fn answer(&self) {
+        self.call.answer();
     }
 
     #[cold]

@@ -1,4 +1,5 @@
-//! What only few coroutines need, allocated when first asked for: a name, a cancel token, a stack size.
+//! What only few coroutines need, allocated when first asked for: a name, a cancel token, a stack size, the
+//! coroutine's locals.
 //!
 //! Owns: these. Freed with the block. Thread: any that holds a reference to the block.
 #![expect(
@@ -16,6 +17,7 @@ use sinew_context::stack::StackConfig;
 use sinew_core::inbox::Link;
 
 use crate::cancel::{CancelToken, Key};
+use crate::local::Locals;
 use crate::scheduler::block::Block;
 use crate::scheduler::limit::Limit;
 use crate::scope::Family;
@@ -30,15 +32,19 @@ pub(crate) struct Extra {
     pub(crate) cancel_posted: AtomicBool,
     pub(crate) name: OnceLock<Arc<str>>,
     pub(crate) stack: OnceLock<StackConfig>,
+    /// Whether the stack is to be without memory at the start.
+    pub(crate) clean_stack: AtomicBool,
     pub(crate) token: OnceLock<(CancelToken, Key)>,
     /// The limits that the coroutine is inside of, the innermost first. Owner thread.
     pub(crate) limits: Cell<*const Limit>,
     /// The scope that it is a child of. Owner thread.
     pub(crate) family: Cell<Option<NonNull<Family>>>,
+    /// Owner thread; empty from the coroutine's end on.
+    pub(crate) locals: Locals,
 }
 
 // SAFETY: the block pointer is an identity and is followed only by those that hold a reference; the link has
-// the inbox's rules; the rest is shareable.
+// the inbox's rules; the locals are the owner thread's, and gone when the coroutine has ended; the rest is shareable.
 unsafe impl Send for Extra {}
 // SAFETY: as above.
 unsafe impl Sync for Extra {}
@@ -51,9 +57,11 @@ impl Extra {
             cancel_posted: AtomicBool::new(false),
             name: OnceLock::new(),
             stack: OnceLock::new(),
+            clean_stack: AtomicBool::new(false),
             token: OnceLock::new(),
             limits: Cell::new(std::ptr::null()),
             family: Cell::new(None),
+            locals: Locals::new(),
         }
     }
 

@@ -28,6 +28,19 @@ pub(crate) fn report_and_abort(id: u64, name: Option<&str>, keeper: &str) -> ! {
         "sinew: coroutine {id} ({name}) must end, for its {keeper} is ending, but it caught every unwind and waited \
          again; no coroutine may outlive its {keeper}, so the process ends\n",
     );
+    abort_with(&text)
+}
+
+/// Ends the process: a scope ends on a scheduler's own frame, where it cannot wait for its children.
+#[cold]
+pub(crate) fn report_stranded_scope() -> ! {
+    abort_with(
+        "sinew: a stand-alone coroutine was dropped on a scheduler's own frame while a scope in it had children; they \
+         borrow from it and cannot be waited for there, so the process ends\n",
+    )
+}
+
+fn abort_with(text: &str) -> ! {
     let _nobody_listens = rustix::io::write(rustix::stdio::stderr(), text.as_bytes()).is_err();
     std::process::abort()
 }

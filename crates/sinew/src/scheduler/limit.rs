@@ -20,6 +20,7 @@ use std::ptr;
 
 use sinew_core::wait::Reason;
 
+use crate::coroutine::Fence;
 use crate::scheduler::block::flag;
 use crate::scheduler::current::{self, Place, place};
 
@@ -56,6 +57,8 @@ pub(super) fn innermost<'a>(place: Place<'a>) -> Option<&'a Limit> {
 impl Limit {
     /// Runs `f` inside of a limit; says whether its deadline has ended a wait.
     pub(crate) fn around<R>(is_shield: bool, own_ns: u64, f: impl FnOnce() -> R) -> (R, bool) {
+        // A stand-alone coroutine must not suspend while its frame is in the chain.
+        let _fence = Fence::raise();
         let here = place();
         if let Place::Coroutine(_, block) = here {
             block.extra_or_new();

@@ -15,12 +15,14 @@
 //!
 //! A coroutine that stops switches straight to the next ready one ([`Scheduler::switch_out`]); one that ends
 //! runs the next unstarted one in place, on the same stack ([`coroutine_main`]). The scheduler's own frame
-//! ([`Scheduler::run`]) is entered when nothing is ready, when an unstarted coroutine needs a stack, and after
-//! every [`BUDGET`] switches, to look at the inbox, the timers and the descriptors.
+//! ([`Scheduler::run_loop`]) is entered when nothing is ready, when an unstarted coroutine needs a stack, and after
+//! every [`BUDGET`] switches, to look at the inbox, the timers, the descriptors and the posts, of which it runs as many at
+//! a time at most. With a budget of 0 every switch goes there: that is how single steps are made (`step`).
 //!
 //! # How it ends
 //!
-//! `run` returns when nothing is alive. If its main closure panicked everything else is cancelled; what does not end within
+//! `run` returns when nothing is alive and no post waits. If its main closure panicked, or an anchor ends earlier, everything
+//! else is cancelled; what does not end within
 //! [`PATIENCE`] switches has a forced unwind raised at its waits; what swallows that
 //! [`SWALLOWED_MAX`] times is reported, and the process aborts: no coroutine outlives its anchor.
 #![expect(
@@ -32,23 +34,29 @@ pub(crate) mod block;
 pub(crate) mod body;
 pub(crate) mod current;
 pub(crate) mod door;
+pub(crate) mod exit;
 pub(crate) mod extra;
 pub(crate) mod forced;
 pub(crate) mod limit;
+pub(crate) mod object;
+pub(crate) mod post;
 mod ready;
+pub(crate) mod run;
 pub(crate) mod slab;
 pub(crate) mod spawn;
+pub(crate) mod step;
+pub(crate) mod thread_state;
 pub(crate) mod unhandled;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::{fmt, io};
 
 use sinew_context::frame::prepare;
-use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
@@ -64,8 +72,11 @@ use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
+use crate::scheduler::post::Shared;
 use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
+use crate::scheduler::step::Progress;
+use crate::scheduler::thread_state::ThreadState;
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
 const BUDGET: u32 = 64;
@@ -77,6 +88,8 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
+/// After how many refused waits on a panicking thread, where none can be raised, it is looked whether anybody still waits.
+const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
 
@@ -91,9 +104,30 @@ enum Teardown {
     Unwinding,
 }
 
-/// The scheduler of a thread; see the file's head.
-pub(crate) struct Scheduler {
+/// When the loop returns although something is alive.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    deadline_ns: Option<u64>,
+    /// Whether a wish to stop ends it.
+    stoppable: bool,
+}
+
+impl Until {
+    /// Never.
+    const EMPTY: Self = Self {
+        deadline_ns: None,
+        stoppable: false,
+    };
+}
+
+/// The scheduler of a thread: it owns the coroutines of the thread, their timers and what they wait for.
+///
+/// It lives for the length of an anchor, [`Scheduler::anchor`], and stays on its thread; [`crate::run`] is an anchor whose
+/// closure is itself a coroutine. Other threads come in by a [`SchedulerHandle`](crate::SchedulerHandle).
+pub struct Scheduler {
     door: &'static Door,
+    /// What its handles have of it.
+    shared: Arc<Shared>,
     ready: ReadyQueue,
     /// Where the scheduler's own frame goes on.
     context: UnsafeCell<Context>,
@@ -111,11 +145,24 @@ pub(crate) struct Scheduler {
     free: Free,
     ids: Cell<std::ops::Range<u64>>,
     teardown: Cell<Teardown>,
+    /// How many waits were refused on a panicking thread when they were to be unwound.
+    refused: Cell<u32>,
     /// The first panic that nobody joined.
     kept_panic: RefCell<Option<Payload>>,
     stack_config: StackConfig,
     /// Whether the last sleep was ended by another thread.
     knocked: Cell<bool>,
+    /// Another thread has called for a look at the posts and the wish to stop, or the deadline of a run is to be looked at.
+    attention: Cell<bool>,
+    /// Nothing new is accepted.
+    closed: Cell<bool>,
+    /// It is being run by hand, see `step`.
+    running: Cell<bool>,
+    /// What runs it can be stopped.
+    stoppable: Cell<bool>,
+    /// What `exit_all` was called with.
+    exit_code: Cell<Option<i32>>,
+    thread_state: ThreadState,
 }
 
 impl fmt::Debug for Scheduler {
@@ -127,7 +174,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    fn new() -> io::Result<Self> {
+    fn new(post_limit: u64) -> io::Result<Box<Self>> {
         sinew_core::lock::set_yield(std::thread::yield_now);
         let door = Door::claim()?;
         let driver = match Epoll::new(door.knocker()) {
@@ -138,8 +185,9 @@ impl Scheduler {
             }
         };
         let now_ns = driver.now_ns();
-        Ok(Self {
+        Ok(Box::new(Self {
             door,
+            shared: Shared::new(door, post_limit),
             ready: ReadyQueue::new(),
             context: UnsafeCell::new(Context::EMPTY),
             budget: Cell::new(0),
@@ -153,10 +201,17 @@ impl Scheduler {
             free: Free::new(),
             ids: Cell::new(0..0),
             teardown: Cell::new(Teardown::No),
+            refused: Cell::new(0),
             kept_panic: RefCell::new(None),
             stack_config: StackConfig::default(),
             knocked: Cell::new(false),
-        })
+            attention: Cell::new(false),
+            closed: Cell::new(false),
+            running: Cell::new(false),
+            stoppable: Cell::new(false),
+            exit_code: Cell::new(None),
+            thread_state: ThreadState::of_this_thread(),
+        }))
     }
 
     #[inline]
@@ -203,15 +258,6 @@ impl Scheduler {
         self.ready.push(block);
     }
 
-    /// The current coroutine stops here until it is made runnable and its turn comes.
-    #[inline]
-    pub(super) fn switch_out(&self, me: &Block) {
-        let target = self.next_target();
-        // SAFETY: `me` runs now; the target was saved when it stopped, is of this thread, and its stack is
-        // intact: it is alive, or it is the scheduler's frame.
-        unsafe { switch(me.context.get(), target, 0) };
-    }
-
     /// Who runs next: the oldest ready coroutine if it has started and the budget lasts, else the scheduler's
     /// frame.
     #[inline]
@@ -232,6 +278,7 @@ impl Scheduler {
     /// Lets everything else that is ready have its turn.
     #[inline]
     pub(super) fn yield_turn(&self, me: &Block) {
+        self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 0 && self.ready.is_empty() {
             self.budget.set(budget - 1);
@@ -245,6 +292,7 @@ impl Scheduler {
     /// others have theirs when it is spent.
     #[inline]
     pub(crate) fn take_turn(&self, me: &Block) {
+        self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 1 {
             self.budget.set(budget - 1);
@@ -257,7 +305,7 @@ impl Scheduler {
 
     /// Suspends the current coroutine, whose waiter is armed, until someone's claim wakes it.
     pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
-        me.write_record(record, self.tick_ns.get(), deadline_ns.unwrap_or(0));
+        me.write_record(record, self.tick_ns.get(), deadline_ns.is_some());
         if let Some(deadline_ns) = deadline_ns {
             // SAFETY: I4: one call, no user code in it.
             let wheel = unsafe { &mut *self.wheel.get() };
@@ -276,24 +324,62 @@ impl Scheduler {
         reason
     }
 
-    /// The loop: returns when nothing is alive.
-    fn run(&self) {
+    /// The loop: returns when nothing is alive and nothing is queued, or as `until` says.
+    fn run_loop(&self, until: Until) -> Progress {
+        if until.deadline_ns.is_some() {
+            self.attention.set(true);
+        }
         loop {
-            if self.budget.get() == 0 {
-                self.look_around(Some(0));
+            if self.budget.get() == 0 || self.attention.get() {
+                self.look_around();
+                if let Some(progress) = self.attend(until) {
+                    self.count_switches(0);
+                    return progress;
+                }
             } else {
                 self.drain_inbox();
             }
             if let Some(block) = self.ready.pop() {
-                // SAFETY: a queued block is alive.
-                self.resume(unsafe { block.as_ref() });
+                self.resume_queued(block);
+            } else if !self.shared.posts.is_empty() || self.attention.get() {
+                // The next round looks at everything, so that posts which post starve nobody.
+                self.count_switches(0);
             } else if self.alive() == 0 {
                 self.count_switches(0);
-                return;
+                return Progress::Closed;
             } else {
-                self.sleep();
+                self.sleep(until.deadline_ns);
+                self.attention
+                    .set(until.deadline_ns.is_some() || self.attention.get());
             }
         }
+    }
+
+    /// What a look around is for beside coroutines: the wish to stop, the deadline, posts.
+    fn attend(&self, until: Until) -> Option<Progress> {
+        self.attention.set(false);
+        if until.stoppable && self.shared.take_stop() {
+            return Some(Progress::Made);
+        }
+        if until
+            .deadline_ns
+            .is_some_and(|deadline_ns| self.driver.borrow().now_ns() >= deadline_ns)
+        {
+            return Some(if self.is_idle() {
+                Progress::Closed
+            } else if self.ready.is_empty() && self.shared.posts.is_empty() {
+                Progress::Timeout
+            } else {
+                Progress::Made
+            });
+        }
+        self.run_some_posts();
+        None
+    }
+
+    fn resume_queued(&self, block: NonNull<Block>) {
+        // SAFETY: a queued block is alive.
+        self.resume(unsafe { block.as_ref() });
     }
 
     /// Runs a coroutine until someone switches back to the scheduler's frame.
@@ -312,9 +398,7 @@ impl Scheduler {
         let config = block.extra().and_then(|extra| extra.stack.get());
         let own = block.has(flag::OWN_STACK);
         let stack = match self.dying.take() {
-            Some(stack) if !own && stack.reserved_bytes() == self.stack_config.reserved_bytes() => {
-                Ok(stack)
-            }
+            Some(stack) if !own && self.stack_config.is_of(&stack) => Ok(stack),
             dying => {
                 // SAFETY: I4.
                 let stacks = unsafe { &mut *self.stacks.get() };
@@ -325,7 +409,13 @@ impl Scheduler {
             }
         };
         match stack {
-            Ok(stack) => {
+            Ok(mut stack) => {
+                if block
+                    .extra()
+                    .is_some_and(|extra| extra.clean_stack.load(Relaxed))
+                {
+                    stack.clean();
+                }
                 // SAFETY: a new stack: nothing lies there.
                 let base = unsafe { Estate::lay(stack.base()) };
                 self.bind(block, stack);
@@ -361,7 +451,7 @@ impl Scheduler {
     #[inline]
     fn finish(&self, block: &Block) {
         if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
-            token.forget(*key);
+            token.forget_coroutine(*key);
         }
         // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
         if block.life.load(Relaxed) & life::WAITED != 0 {
@@ -376,19 +466,22 @@ impl Scheduler {
         }
     }
 
-    /// Looks at everything that can make coroutines runnable; with `Some(0)` without waiting.
-    fn look_around(&self, deadline_ns: Option<u64>) {
+    /// Looks at everything that can make coroutines runnable, without waiting, and grants a new budget.
+    fn look_around(&self) {
         self.count_switches(BUDGET);
+        self.look();
+    }
+
+    fn look(&self) {
         self.drain_inbox();
         self.escalate();
-        let watched = self.sources.borrow().watched();
-        if watched > 0 || deadline_ns != Some(0) {
-            self.poll(deadline_ns);
+        if self.sources.borrow().watched() > 0 {
+            self.poll_driver(Some(0));
         }
         self.fire_timers();
     }
 
-    fn poll(&self, deadline_ns: Option<u64>) {
+    fn poll_driver(&self, deadline_ns: Option<u64>) {
         let mut driver = self.driver.borrow_mut();
         let sources = &self.sources;
         driver.poll(deadline_ns, &mut |token, ready| {
@@ -502,6 +595,9 @@ impl Scheduler {
                 let block = unsafe { Block::of_link(link) };
                 // SAFETY: it is alive: it has just been claimed and not run since.
                 self.ready.push(unsafe { block.as_ref() });
+            } else if kind == tag::CALL {
+                self.door.answer();
+                self.attention.set(true);
             } else {
                 // SAFETY: the tag says so.
                 let extra = unsafe { Extra::of_cancel_link(link) };
@@ -525,8 +621,8 @@ impl Scheduler {
         }
     }
 
-    /// Sleeps until a timer, a descriptor or another thread.
-    fn sleep(&self) {
+    /// Sleeps until a timer, a descriptor, another thread or `until_ns`.
+    fn sleep(&self, until_ns: Option<u64>) {
         if self.knocked.get() {
             for _ in 0..SPINS {
                 if !self.door.inbox.is_empty() {
@@ -537,13 +633,17 @@ impl Scheduler {
         }
         self.count_switches(0);
         // SAFETY: I4.
-        let deadline_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
+        let timer_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
+        let deadline_ns = match (timer_ns, until_ns) {
+            (Some(timer_ns), Some(until_ns)) => Some(timer_ns.min(until_ns)),
+            (one, other) => one.or(other),
+        };
         if self.is_too_close(deadline_ns) {
-            self.poll(Some(0));
+            self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
             // A deadline of 0 means "do not wait"; the wheel gives no such time but in the first
             // nanosecond of the clock.
-            self.poll(deadline_ns.map(|deadline_ns| deadline_ns.max(1)));
+            self.poll_driver(deadline_ns.map(|deadline_ns| deadline_ns.max(1)));
             self.door.inbox.awake();
         }
         self.knocked.set(!self.door.inbox.is_empty());
@@ -557,24 +657,6 @@ impl Scheduler {
         deadline_ns.is_some_and(|deadline_ns| {
             deadline_ns <= self.driver.borrow().now_ns().saturating_add(CLOSE_NS)
         })
-    }
-
-    /// Asks everything alive to stop; the scheduler is on its way to an early end.
-    pub(super) fn cancel_everything(&self) {
-        self.teardown.set(Teardown::Cancelling(0));
-        self.for_each_alive(|block| {
-            block.cancel.store(true, Relaxed);
-            self.tell_cancel(block);
-        });
-    }
-
-    fn for_each_alive(&self, mut f: impl FnMut(&Block)) {
-        slab::for_each_block(|block| {
-            let mine = ptr::eq(block.door.load(Relaxed), self.door) && block.id() != 0;
-            if mine && !block.is_done() {
-                f(block);
-            }
-        });
     }
 
     /// Takes the early end a step further, if there is one.
@@ -593,21 +675,44 @@ impl Scheduler {
 
     /// Whether a new coroutine is born cancelled.
     pub(super) fn is_ending(&self) -> bool {
-        self.teardown.get() != Teardown::No
+        self.closed.get()
     }
 
     /// A wait of `me` was refused or ended because of a cancel. Others get a turn now and then, so that a loop over
     /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
     pub(super) fn note_refusal(&self, me: &Block) {
+        let unwinding = self.teardown.get() == Teardown::Unwinding;
+        if unwinding && std::thread::panicking() {
+            self.note_refusal_in_panic(me);
+            return;
+        }
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if self.teardown.get() == Teardown::Unwinding && !std::thread::panicking() {
-            if refusals > SWALLOWED_MAX {
+        if (unwinding || me.has(flag::UNWIND)) && !std::thread::panicking() {
+            if unwinding && refusals > SWALLOWED_MAX {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();
         }
         if refusals.is_multiple_of(REFUSALS_PER_TURN) {
+            self.ready.push(me);
+            self.switch_out(me);
+        }
+    }
+
+    /// The same where the forced unwind is due and cannot be raised: a destructor runs because of a panic, perhaps a
+    /// neighbour's that waits in it. If nobody waits any more for anything but a turn, that will not change.
+    #[cold]
+    fn note_refusal_in_panic(&self, me: &Block) {
+        let mut refused = self.refused.get() + 1;
+        if refused == REFUSED_MAX {
+            if self.ready.len() + 1 >= self.alive() {
+                forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
+            }
+            refused = 0;
+        }
+        self.refused.set(refused);
+        if refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
             self.ready.push(me);
             self.switch_out(me);
         }
@@ -715,6 +820,8 @@ fn run_body(
     // SAFETY: owner thread; the frame that runs on the stack is this one.
     let stack = unsafe { (*this.stack.get()).take() };
     let reusable = !this.has(flag::OWN_STACK);
+    // What goes with the block may run code of the user's, which must not wait as a coroutine that has ended.
+    scheduler.set_current(ptr::null());
     // SAFETY: the scheduler's reference, which I3 gives up with the end.
     drop(unsafe { BlockRef::adopt(block) });
     let budget = scheduler.budget.get();
@@ -759,141 +866,4 @@ pub(crate) unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
     };
     // The report's writer does not fail; if it did, the rest of the report would still come.
     let _cut_short = write().is_err();
-}
-
-/// Why [`try_run`] could not run.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RunError {
-    /// This thread runs a scheduler already.
-    State,
-    /// The kernel refused what a scheduler needs: a descriptor or memory.
-    Io(io::Error),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::State => {
-                f.write_str("this thread runs a scheduler already; spawn a coroutine instead")
-            }
-            Self::Io(error) => write!(f, "the scheduler could not be set up: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::State => None,
-            Self::Io(error) => Some(error),
-        }
-    }
-}
-
-/// Runs `f` in the first coroutine of a scheduler on this thread, and returns its value once everything
-/// that was started has ended.
-///
-/// # Suspends
-///
-/// Never: it blocks the thread, which runs the coroutines meanwhile.
-///
-/// # Cancellation
-///
-/// If `f` panics everything else that lives is cancelled, ends, and then the panic goes on. What
-/// does not end by itself is unwound; what swallows even that is reported, and the process aborts.
-///
-/// # Panics
-///
-/// - With the panic of `f`, or with the first panic that nobody joined, if no hook is set
-///   ([`crate::inspect::on_unhandled`]).
-/// - If this thread runs a scheduler already, or the kernel refuses a descriptor; [`try_run`] returns these.
-///
-/// # Examples
-///
-/// ```
-/// let sum = sinew::run(|| {
-///     let a = sinew::spawn_local(|| 20);
-///     let b = sinew::spawn_local(|| 22);
-///     a.join().unwrap() + b.join().unwrap()
-/// });
-/// assert_eq!(sum, 42);
-/// ```
-#[track_caller]
-pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
-    match try_run(f) {
-        Ok(value) => value,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// As [`run`], with an error where that would panic for a reason of its own.
-///
-/// # Errors
-///
-/// [`RunError::State`] if this thread runs a scheduler already; [`RunError::Io`] if the kernel refuses a
-/// descriptor or memory. `f` has not run then.
-///
-/// # Panics
-///
-/// With the panic of `f`, or with the first panic that nobody joined.
-#[track_caller]
-pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
-    if !current::scheduler().is_null() || crate::coroutine::is_inside() {
-        return Err(RunError::State);
-    }
-    let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
-    overflow::install().map_err(to_io)?;
-    let _alternate_stack = AltStack::ensure().map_err(to_io)?;
-    let scheduler = Scheduler::new().map_err(RunError::Io)?;
-    let anchor = Anchor::set(&scheduler);
-    let main = || {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
-        if result.is_err() {
-            scheduler.cancel_everything();
-        }
-        result
-    };
-    // SAFETY: `run` below returns only when this coroutine, like all others, has ended, so what `f` borrows and what
-    // it returns outlive it.
-    let handle = unsafe { spawn::spawn_main(&scheduler, main) };
-    scheduler.run();
-    let result = handle.join();
-    drop(anchor);
-    let kept = scheduler.kept_panic.take();
-    drop(scheduler);
-    match (result, kept) {
-        (Ok(Ok(value)), None) => Ok(value),
-        (Ok(Err(payload)), _) | (Ok(Ok(_)), Some(payload)) => std::panic::resume_unwind(payload),
-        (Err(error), _) => match error.into_payload() {
-            Some(payload) => std::panic::resume_unwind(payload),
-            None => Err(RunError::Io(io::Error::other(
-                "no stack could be had for the first coroutine",
-            ))),
-        },
-    }
-}
-
-/// The thread's pointer to the scheduler, set for the length of a `run`.
-struct Anchor;
-
-impl Anchor {
-    fn set(scheduler: &Scheduler) -> Self {
-        current::set_scheduler(scheduler);
-        Self
-    }
-}
-
-impl Drop for Anchor {
-    fn drop(&mut self) {
-        current::set_scheduler(ptr::null());
-    }
-}
-
-impl Drop for Scheduler {
-    fn drop(&mut self) {
-        debug_assert_eq!(self.alive(), 0, "an anchor ends with its last coroutine");
-        self.free.give_back();
-        self.door.give_back();
-    }
 }

@@ -44,6 +44,18 @@ impl ReadyQueue {
         }
     }
 
+    /// How many there are: walks the chain.
+    pub(super) fn len(&self) -> usize {
+        let mut len = 0;
+        let mut next = self.head.get();
+        while let Some(link) = NonNull::new(next) {
+            // SAFETY: the queue owns its links.
+            next = unsafe { Link::next(link) };
+            len += 1;
+        }
+        len
+    }
+
     /// The oldest one, left in place.
     #[inline]
     fn peek(&self) -> Option<NonNull<Block>> {

@@ -13,6 +13,7 @@
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
@@ -20,8 +21,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sinew_core::inbox::Link;
 
-use crate::scheduler::block::{Block, BlockRef};
-use crate::scheduler::current;
+use crate::scheduler::block::{Block, BlockRef, Park};
+use crate::scheduler::{current, unhandled};
 
 /// Blocks in the first chunk; each later one is twice the one before, up to the most.
 const CHUNK_BLOCKS_MIN: usize = 256;
@@ -109,12 +110,11 @@ impl Free {
     fn refill(&self) -> NonNull<Block> {
         let global = lock_global();
         for _ in 0..BATCH {
-            match global.pop() {
-                Some(block) => self.push(block),
-                None => break,
-            }
+            self.push(global.pop().unwrap_or_else(carve));
         }
-        self.pop().unwrap_or_else(carve)
+        drop(global);
+        self.pop()
+            .unwrap_or_else(|| unreachable!("a batch was added"))
     }
 }
 
@@ -189,15 +189,25 @@ pub(crate) fn for_each_block(mut f: impl FnMut(&'static Block)) {
 pub(super) unsafe fn release(block: NonNull<Block>) {
     // SAFETY: I1.
     let this = unsafe { block.as_ref() };
+    let id = this.id();
     this.change(|| this.id.store(0, Relaxed));
     let extra = this.extra.load(Relaxed);
+    // A wake that was left over is not the next coroutine's.
+    // SAFETY: whoever can park or unpark has a reference; listings do not touch the value.
+    if unsafe { *this.park.peek() } != Park::Empty {
+        *this.park.lock() = Park::Empty;
+    }
     if !extra.is_null() {
         this.extra.store(ptr::null_mut(), Relaxed);
         // A listing may be reading the name: it holds this lock while it does.
         let park = this.park.lock();
         drop(park);
         // SAFETY: made by `extra_or_new`; nobody references the block any more.
-        drop(unsafe { Box::from_raw(extra) });
+        let extra = unsafe { Box::from_raw(extra) };
+        // Its token may be the last one, and then callbacks of the user's go with it.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(extra))) {
+            unhandled::report(id, payload);
+        }
     }
     let kept = current::with_scheduler(|scheduler| {
         let free = scheduler.free_blocks();

@@ -4,7 +4,7 @@
 //! Nothing of the closure runs here; a stack is bound when its turn comes.
 #![expect(unsafe_code, reason = "fills in new control blocks")]
 
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{fmt, io};
@@ -14,16 +14,18 @@ use sinew_context::stack::{StackConfig, StackError};
 use crate::cancel::CancelToken;
 use crate::error::{Cancelled, WaitError};
 use crate::join::JoinHandle;
+use crate::local;
 use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::door::Figures;
-use crate::scheduler::{Scheduler, body, current, slab, unhandled};
+use crate::scheduler::{Scheduler, body, current, exit, slab, unhandled};
 
 /// How many ids a scheduler takes from the process's count at a time.
 const IDS: u64 = 1024;
 
 /// Starts a coroutine on this thread's scheduler and returns a handle to its end.
 ///
-/// `f` runs when its turn comes, on this thread, so it need not be `Send`. Dropping the handle detaches it.
+/// `f` runs when its turn comes, on this thread, so it need not be `Send`. Dropping the handle detaches it. On a scheduler that
+/// is closed ([`Scheduler::close`]) it is born cancelled: `f` is dropped instead of run.
 ///
 /// # Suspends
 ///
@@ -51,7 +53,7 @@ where
     let location = Location::caller();
     match current::with_scheduler(|scheduler| {
         // SAFETY: both are 'static.
-        unsafe { scheduler.spawn_block(f, life::HANDLE, location, |_| {}) }
+        unsafe { scheduler.spawn_block(f, life::HANDLE | life::STATIC, location, |_| {}) }
     }) {
         // SAFETY: the block was made for `T`, with a count for the handle.
         Some(block) => unsafe { JoinHandle::new(block) },
@@ -79,10 +81,10 @@ where
     T: Detached + 'static,
 {
     let location = Location::caller();
-    let body = move || settle(f());
+    let body = move || settle(f);
     // SAFETY: both are 'static.
     let spawned = current::with_scheduler(|scheduler| unsafe {
-        scheduler.spawn_block(body, 0, location, |_| {});
+        scheduler.spawn_block(body, life::STATIC, location, |_| {});
     });
     assert!(
         spawned.is_some(),
@@ -90,11 +92,24 @@ where
     );
 }
 
-/// Reports what a detached coroutine ended with, if that is an error.
-fn settle<T: Detached>(value: T) {
-    if let Err(error) = value.settle() {
-        let id = crate::current().map_or(0, |current| current.id());
-        unhandled::report_error(id, &error);
+/// Runs the body of a detached coroutine and reports what it ended with, by a return or an exit, if that is an error.
+fn settle<F: FnOnce() -> T, T: Detached + 'static>(body: F) {
+    let ended = catch_unwind(AssertUnwindSafe(body)).or_else(|payload| {
+        // What is not of the body's own type may still be `()`, which the coroutine's first frame takes.
+        if exit::carries::<T>(&*payload) {
+            // SAFETY: the bound says so.
+            unsafe { exit::land_as(payload, true) }
+        } else {
+            Err(payload)
+        }
+    });
+    match ended.map(Detached::settle) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            let id = crate::current().map_or(0, |current| current.id());
+            unhandled::report_error(id, &error);
+        }
+        Err(payload) => resume_unwind(payload),
     }
 }
 
@@ -174,7 +189,9 @@ pub struct Builder {
     name: Option<String>,
     stack_bytes: Option<usize>,
     guard_bytes: usize,
+    clean_stack: bool,
     parent: Option<CancelToken>,
+    fp_env: bool,
 }
 
 impl Builder {
@@ -203,9 +220,27 @@ impl Builder {
         self
     }
 
+    /// Starts the coroutine on a stack without memory, so that its high-water mark
+    /// ([`crate::inspect::Info::stack_high_water_bytes`]) is its own, exact to a page. Costs a system call at the start, and
+    /// the pages anew.
+    pub fn clean_stack(mut self, clean: bool) -> Self {
+        self.clean_stack = clean;
+        self
+    }
+
     /// Cancelling `token` cancels the coroutine.
     pub fn cancel_parent(mut self, token: &CancelToken) -> Self {
         self.parent = Some(token.clone());
+        self
+    }
+
+    /// Whether the coroutine has floating-point control words of its own: rounding modes, precision and exception masks,
+    /// in MXCSR and the x87 unit. It starts with the thread's. A switch costs it 20 ns more; others nothing.
+    ///
+    /// Without it the words are those of the thread, for all of its coroutines: foreign code that changes them has to change
+    /// them back before anything suspends. A debug build panics where they are found changed, at a call that may suspend.
+    pub fn fp_env(mut self, own: bool) -> Self {
+        self.fp_env = own;
         self
     }
 
@@ -213,8 +248,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `State` outside of [`crate::run`], `Invalid` for a stack or guard size out of range. `f` comes back inside
-    /// the error; nothing of it has run.
+    /// `State` outside of [`crate::run`], `Closed` if the scheduler is closed, `Invalid` for a stack or guard size out of
+    /// range. `f` comes back inside the error; nothing of it has run.
     #[track_caller]
     pub fn spawn_local<F, T>(&self, f: F) -> Result<JoinHandle<T>, SpawnError<F>>
     where
@@ -231,13 +266,16 @@ impl Builder {
                 });
             }
         };
+        if let Some(kind) = refusal() {
+            return Err(SpawnError { kind, refused: f });
+        }
         let mut body = Some(f);
         let block = current::with_scheduler(|scheduler| {
             let body = body.take()?;
             // SAFETY: both are 'static.
             Some(unsafe {
-                scheduler.spawn_block(body, life::HANDLE, location, |block| {
-                    self.equip(block, config)
+                scheduler.spawn_block(body, life::HANDLE | life::STATIC, location, |block| {
+                    self.equip(block, config);
                 })
             })
         });
@@ -270,13 +308,10 @@ impl Builder {
                 refused: f,
             });
         }
-        if current::with_scheduler(|_| ()).is_none() {
-            return Err(SpawnError {
-                kind: SpawnErrorKind::State,
-                refused: f,
-            });
+        if let Some(kind) = refusal() {
+            return Err(SpawnError { kind, refused: f });
         }
-        match self.spawn_local(move || settle(f())) {
+        match self.spawn_local(move || settle(f)) {
             Ok(handle) => {
                 drop(handle);
                 Ok(())
@@ -304,9 +339,25 @@ impl Builder {
             block.extra_or_new().stack.get_or_init(|| config);
             block.set(flag::OWN_STACK);
         }
+        if self.clean_stack {
+            block.extra_or_new().clean_stack.store(true, Relaxed);
+            block.set(flag::OWN_STACK);
+        }
+        if self.fp_env {
+            block.set(flag::FP_ENV);
+        }
         if let Some(parent) = &self.parent {
             CancelToken::attach(&BlockRef::of(block), Some(parent));
         }
+    }
+}
+
+/// Why this thread's scheduler starts nothing, if that is so.
+fn refusal() -> Option<SpawnErrorKind> {
+    match current::with_scheduler(Scheduler::is_ending) {
+        None => Some(SpawnErrorKind::State),
+        Some(true) => Some(SpawnErrorKind::Closed),
+        Some(false) => None,
     }
 }
 
@@ -319,6 +370,7 @@ pub struct SpawnError<F> {
 #[derive(Debug)]
 enum SpawnErrorKind {
     State,
+    Closed,
     Invalid(StackError),
 }
 
@@ -338,6 +390,12 @@ impl<F> SpawnError<F> {
     #[must_use]
     pub fn is_state(&self) -> bool {
         matches!(self.kind, SpawnErrorKind::State)
+    }
+
+    /// Whether the scheduler is closed and starts nothing any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.kind, SpawnErrorKind::Closed)
     }
 
     /// Whether a size was out of range.
@@ -361,6 +419,9 @@ impl<F> fmt::Display for SpawnError<F> {
             SpawnErrorKind::State => {
                 f.write_str("no scheduler on this thread: call this inside sinew::run")
             }
+            SpawnErrorKind::Closed => {
+                f.write_str("the scheduler is closed and starts no more coroutines")
+            }
             SpawnErrorKind::Invalid(error) => error.fmt(f),
         }
     }
@@ -383,6 +444,9 @@ impl Scheduler {
         location: &'static Location<'static>,
         equip: impl FnOnce(&Block),
     ) -> NonNull<Block> {
+        // First: it runs code of the user's, which may unwind.
+        // SAFETY: the current block is alive.
+        let inherited = local::inherited(unsafe { self.current().as_ref() });
         let raw = self.free_blocks().take();
         // SAFETY: a block from the free list is initialised and the caller's.
         let block = unsafe { raw.as_ref() };
@@ -405,12 +469,16 @@ impl Scheduler {
                 .location
                 .store(ptr::from_ref(location).cast_mut(), Relaxed);
             block.id.store(self.next_id(), Relaxed);
+            // SAFETY: the current block is alive.
+            let parent = unsafe { self.current().as_ref() }.map_or(0, Block::id);
+            block.parent.store(parent, Relaxed);
         });
         let figures = &self.door().figures;
         figures
             .alive
             .store(figures.alive.load(Relaxed) + 1, Relaxed);
         Figures::add(&figures.created, 1);
+        inherited.give(block);
         equip(block);
         self.push_ready(block);
         raw

@@ -16,7 +16,7 @@ use crate::scheduler::current;
 pub enum Unhandled<'a> {
     /// It panicked with this payload.
     Panic {
-        /// The coroutine's id.
+        /// The coroutine's id; 0 for a post.
         id: u64,
         /// What it panicked with.
         payload: &'a (dyn Any + Send),
@@ -47,7 +47,11 @@ static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 ///
 /// Never; the hook itself should not wait.
 pub fn on_unhandled(hook: Option<UnhandledHook>) {
-    *HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook.map(Hook::from);
+    let mut place = HOOK.write().unwrap_or_else(PoisonError::into_inner);
+    let before = std::mem::replace(&mut *place, hook.map(Hook::from));
+    drop(place);
+    // Without the lock: what the old hook owns may fail when it is dropped, and be reported.
+    drop(before);
 }
 
 fn hook() -> Option<Hook> {
@@ -55,9 +59,22 @@ fn hook() -> Option<Hook> {
 }
 
 /// Calls the hook. A panic of the hook itself is kept for `run` to raise: it must not unwind into the runtime.
-fn tell(hook: &Hook, failure: &Unhandled<'_>) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(failure))) {
-        current::with_scheduler(|scheduler| scheduler.keep_panic(payload));
+/// Neither must one of its drop, if it was replaced meanwhile.
+fn tell(hook: Hook, failure: &Unhandled<'_>) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || hook(failure))) {
+        keep(payload);
+    }
+}
+
+/// Keeps a panic for `run` to raise. Outside of a scheduler nobody is left to raise it; the panic hook has already told
+/// of it.
+fn keep(payload: Payload) {
+    let mut payload = Some(payload);
+    current::with_scheduler(|scheduler| {
+        payload.take().map(|payload| scheduler.keep_panic(payload))
+    });
+    if let Some(payload) = payload {
+        drop_payload(payload);
     }
 }
 
@@ -65,7 +82,7 @@ fn tell(hook: &Hook, failure: &Unhandled<'_>) {
 pub(crate) fn report(id: u64, payload: Payload) {
     if let Some(hook) = hook() {
         tell(
-            &hook,
+            hook,
             &Unhandled::Panic {
                 id,
                 payload: &*payload,
@@ -73,14 +90,13 @@ pub(crate) fn report(id: u64, payload: Payload) {
         );
         drop_payload(payload);
     } else {
-        // Outside of a scheduler nobody is left to raise it; the panic hook has already told of it.
-        current::with_scheduler(|scheduler| scheduler.keep_panic(payload));
+        keep(payload);
     }
 }
 
 /// An error that a detached coroutine returned: to the hook, if there is one.
 pub(crate) fn report_error(id: u64, error: &io::Error) {
     if let Some(hook) = hook() {
-        tell(&hook, &Unhandled::Error { id, error });
+        tell(hook, &Unhandled::Error { id, error });
     }
 }

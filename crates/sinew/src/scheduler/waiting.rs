@@ -7,7 +7,7 @@
 //! - I1. A thread party stays in the frame of the wait until its wake, if one is owed, has been done.
 #![expect(unsafe_code, reason = "lends the waiting frame to the wait protocol")]
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
@@ -27,6 +27,8 @@ use crate::sys::clock;
 pub(crate) struct Waiting<'a> {
     place: Place<'a>,
     deadline_ns: Option<u64>,
+    /// Whether the party has stopped by this value.
+    has_waited: Cell<bool>,
     /// Initialised when a plain thread first waits by this value.
     thread: UnsafeCell<MaybeUninit<ThreadParty>>,
 }
@@ -49,9 +51,13 @@ impl<'a> Waiting<'a> {
         if !place.may_wait() {
             return Err(WaitError::State);
         }
+        if let Place::Coroutine(scheduler, block) = place {
+            scheduler.check_fp_env(block);
+        }
         Ok(Self {
             place,
             deadline_ns,
+            has_waited: Cell::new(false),
             thread: UnsafeCell::new(MaybeUninit::uninit()),
         })
     }
@@ -68,6 +74,17 @@ impl<'a> Waiting<'a> {
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.block().map_or(0, Block::id)
+    }
+
+    /// A call is over that could have waited: if it did not, it is a turn all the same, so that parties which never wait
+    /// do not starve the rest.
+    #[inline]
+    pub(crate) fn take_turn(&self) {
+        if let Place::Coroutine(scheduler, block) = self.place
+            && !self.has_waited.get()
+        {
+            scheduler.take_turn(block);
+        }
     }
 
     /// What a finished wait means for the caller. Raises the forced unwind where one is due.
@@ -153,6 +170,7 @@ unsafe impl Suspend for Waiting<'_> {
 
     #[inline]
     fn suspend(&self, record: Record) -> Reason {
+        self.has_waited.set(true);
         match self.place {
             Place::Coroutine(scheduler, block) => {
                 let reason = scheduler.wait(block, record, self.deadline_ns());

@@ -22,19 +22,20 @@ use std::time::{Duration, Instant};
 use sinew_core::wait::{Claim, Kind, Reason, Record};
 
 use crate::cancel::CancelToken;
+use crate::coroutine::Fence;
 use crate::error::WaitError;
 use crate::join::{JoinError, JoinHandle, Outcome};
 use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::{Payload, drop_payload};
-use crate::scheduler::current::{Place, place};
+use crate::scheduler::current::{self, Place, place};
+use crate::scheduler::forced;
 
 /// What a scope's children tell it; lies in the frame of [`scope`].
 #[derive(Debug)]
 pub(crate) struct Family {
     alive: Cell<usize>,
-    parent: NonNull<Block>,
-    /// Whether the parent waits for the last child.
-    waiting: Cell<bool>,
+    /// Who waits for the last child: the coroutine that has come to the scope's end.
+    waiting: Cell<Option<NonNull<Block>>>,
     panic: RefCell<Option<Payload>>,
 }
 
@@ -42,14 +43,15 @@ impl Family {
     /// A child has ended, and its result is gone or in its handle. Owner thread; called by the end of a coroutine, last.
     pub(crate) fn child_ended(&self) {
         self.alive.set(self.alive.get() - 1);
-        if self.alive.get() == 0 && self.waiting.get() {
+        if self.alive.get() == 0
+            && let Some(parent) = self.waiting.get()
+        {
             // SAFETY: the parent waits in `scope`: its block is alive.
-            let parent = unsafe { self.parent.as_ref() };
+            let parent = unsafe { parent.as_ref() };
             // Nothing else claims the parent (I2), and this is its thread.
-            if parent.waiter.word.claim_alone(Reason::Woken) == Claim::Won
-                && let Place::Coroutine(scheduler, _) = place()
-            {
-                scheduler.push_ready(parent);
+            if parent.waiter.word.claim_alone(Reason::Woken) == Claim::Won {
+                // On the scheduler's own frame too: a child that got no stack ends there.
+                current::with_scheduler(|scheduler| scheduler.push_ready(parent));
             }
         }
     }
@@ -67,11 +69,13 @@ impl Family {
 
     /// Waits until no child is left.
     fn wait(&self) {
-        let Place::Coroutine(scheduler, me) = place() else {
-            return;
-        };
         while self.alive.get() > 0 {
-            self.waiting.set(true);
+            let Place::Coroutine(scheduler, me) = place() else {
+                // A stand-alone coroutine with a scope in it is unwound where nothing can wait, and what the children
+                // borrow must not go before them.
+                forced::report_stranded_scope();
+            };
+            self.waiting.set(Some(NonNull::from(me)));
             me.set(flag::DEAF);
             me.waiter.word.arm();
             let object = ptr::from_ref(self).addr();
@@ -86,7 +90,7 @@ impl Family {
                 None,
             );
             me.clear(flag::DEAF);
-            self.waiting.set(false);
+            self.waiting.set(None);
         }
     }
 }
@@ -143,6 +147,8 @@ pub fn scope<'env, F, R>(f: F) -> R
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
 {
+    // The children wake the coroutine that is the parent now: a stand-alone one must not suspend and be resumed by another.
+    let _fence = Fence::raise();
     let here = place();
     let Place::Coroutine(_, me) = here else {
         panic!("scope called outside of sinew::run: no coroutine to wait in");
@@ -153,8 +159,7 @@ where
     );
     let family = Family {
         alive: Cell::new(0),
-        parent: NonNull::from(me),
-        waiting: Cell::new(false),
+        waiting: Cell::new(None),
         panic: RefCell::new(None),
     };
     let token = CancelToken::attach(&BlockRef::of(me), None).child();
@@ -168,7 +173,11 @@ where
     // Caught, so that whatever ends `f`, the children are waited for before its frame goes.
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     if result.is_err() {
-        scope.token.cancel("the scope was left by a panic");
+        // A callback that panics must not keep the scope from waiting; the panic of `f` came first.
+        let cancel = || scope.token.cancel("the scope was left by a panic");
+        if let Err(second) = catch_unwind(AssertUnwindSafe(cancel)) {
+            drop_payload(second);
+        }
     }
     family.wait();
     let child_panic = family.panic.take();
@@ -178,7 +187,12 @@ where
             drop(value);
             resume_unwind(payload)
         }
-        (Err(payload), _) => resume_unwind(payload),
+        (Err(payload), child_panic) => {
+            if let Some(second) = child_panic {
+                drop_payload(second);
+            }
+            resume_unwind(payload)
+        }
     }
 }
 

@@ -196,7 +196,7 @@ impl<T> Sender<T> {
     /// [`SendError`] with the value, and why: `Closed`, `Cancelled`, or `State` on a scheduler's own frame.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.send_until(value, || None)
+        self.send_within(value, None)
     }
 
     /// As [`Sender::send`], for at most `timeout`.
@@ -205,7 +205,7 @@ impl<T> Sender<T> {
     ///
     /// As [`Sender::send`]; `Timeout` when the time is up.
     pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), SendError<T>> {
-        self.send_until(value, || Some(clock::after_ns(timeout)))
+        self.send_until(value, || clock::after_ns(timeout))
     }
 
     /// As [`Sender::send`], until `deadline`.
@@ -214,7 +214,7 @@ impl<T> Sender<T> {
     ///
     /// As [`Sender::send`]; `Timeout` at the deadline.
     pub fn send_deadline(&self, value: T, deadline: Instant) -> Result<(), SendError<T>> {
-        self.send_until(value, || Some(clock::instant_ns(deadline)))
+        self.send_until(value, || clock::instant_ns(deadline))
     }
 
     /// Sends a value if that needs no wait.
@@ -229,30 +229,29 @@ impl<T> Sender<T> {
         })
     }
 
-    #[inline]
-    fn send_until(
-        &self,
-        value: T,
-        deadline_ns: impl FnOnce() -> Option<u64>,
-    ) -> Result<(), SendError<T>> {
-        let value = match self.channel.try_send(value) {
+    /// Tries before it looks at the clock.
+    fn send_until(&self, value: T, deadline_ns: impl FnOnce() -> u64) -> Result<(), SendError<T>> {
+        match self.channel.try_send(value) {
             Ok(()) => {
                 take_turn();
-                return Ok(());
+                Ok(())
             }
-            Err(TrySend::Closed(value)) => {
-                return Err(SendError {
-                    value,
-                    reason: WaitError::Closed,
-                });
-            }
-            Err(TrySend::Full(value)) => value,
-        };
-        let waiting = match Waiting::new(deadline_ns()) {
+            Err(TrySend::Closed(value)) => Err(SendError {
+                value,
+                reason: WaitError::Closed,
+            }),
+            Err(TrySend::Full(value)) => self.send_within(value, Some(deadline_ns())),
+        }
+    }
+
+    #[inline]
+    fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
+        let waiting = match Waiting::new(deadline_ns) {
             Ok(waiting) => waiting,
-            Err(reason) => return Err(SendError { value, reason }),
+            Err(reason) => return self.send_here(value, reason),
         };
         let Err(failed) = self.channel.send(value, &waiting) else {
+            waiting.take_turn();
             return Ok(());
         };
         let reason = waiting
@@ -262,6 +261,18 @@ impl<T> Sender<T> {
         Err(SendError {
             value: failed.value,
             reason,
+        })
+    }
+
+    /// Sends where nothing may wait; `reason` says why not.
+    #[cold]
+    fn send_here(&self, value: T, reason: WaitError) -> Result<(), SendError<T>> {
+        self.channel.try_send(value).map_err(|error| match error {
+            TrySend::Full(value) => SendError { value, reason },
+            TrySend::Closed(value) => SendError {
+                value,
+                reason: WaitError::Closed,
+            },
         })
     }
 
@@ -340,7 +351,7 @@ impl<T> Receiver<T> {
     /// `Closed` when nothing is there and nothing will come; `Cancelled`; `State` on a scheduler's own frame.
     #[inline]
     pub fn recv(&self) -> Result<T, WaitError> {
-        self.recv_until(|| None)
+        self.recv_within(None)
     }
 
     /// As [`Receiver::recv`], for at most `timeout`.
@@ -349,7 +360,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`Receiver::recv`]; `Timeout` when the time is up.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, WaitError> {
-        self.recv_until(|| Some(clock::after_ns(timeout)))
+        self.recv_until(|| clock::after_ns(timeout))
     }
 
     /// As [`Receiver::recv`], until `deadline`.
@@ -358,7 +369,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`Receiver::recv`]; `Timeout` at the deadline.
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, WaitError> {
-        self.recv_until(|| Some(clock::instant_ns(deadline)))
+        self.recv_until(|| clock::instant_ns(deadline))
     }
 
     /// Receives a value if one is there.
@@ -373,22 +384,41 @@ impl<T> Receiver<T> {
         })
     }
 
-    #[inline]
-    fn recv_until(&self, deadline_ns: impl FnOnce() -> Option<u64>) -> Result<T, WaitError> {
+    /// Tries before it looks at the clock.
+    fn recv_until(&self, deadline_ns: impl FnOnce() -> u64) -> Result<T, WaitError> {
         match self.channel.try_recv() {
             Ok(value) => {
                 take_turn();
-                return Ok(value);
+                Ok(value)
             }
-            Err(TryRecv::Closed) => return Err(WaitError::Closed),
-            Err(TryRecv::Empty) => {}
+            Err(TryRecv::Closed) => Err(WaitError::Closed),
+            Err(TryRecv::Empty) => self.recv_within(Some(deadline_ns())),
         }
-        let waiting = Waiting::new(deadline_ns())?;
+    }
+
+    #[inline]
+    fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
+        let waiting = match Waiting::new(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(reason) => return self.recv_here(reason),
+        };
         match self.channel.recv(&waiting) {
-            Ok(value) => Ok(value),
+            Ok(value) => {
+                waiting.take_turn();
+                Ok(value)
+            }
             Err(Reason::Woken) => Err(WaitError::Closed),
             Err(reason) => Err(waiting.result(reason).err().unwrap_or(WaitError::Closed)),
         }
+    }
+
+    /// Receives where nothing may wait; `reason` says why not.
+    #[cold]
+    fn recv_here(&self, reason: WaitError) -> Result<T, WaitError> {
+        self.channel.try_recv().map_err(|error| match error {
+            TryRecv::Empty => reason,
+            TryRecv::Closed => WaitError::Closed,
+        })
     }
 
     /// An iterator that receives until the channel is closed and empty, or the coroutine is cancelled.

@@ -1,0 +1,39 @@
+//! How each runtime does each workload: one file per runtime, one function per workload.
+//!
+//! What is the same on every side: how many tasks there are and what each does, and that a function returns what was
+//! counted to have happened. A task's count is summed when it is joined.
+
+pub(crate) mod context;
+#[cfg(feature = "corosensei")]
+pub(crate) mod corosensei;
+#[cfg(feature = "peers")]
+pub(crate) mod may;
+pub(crate) mod sinew;
+#[cfg(feature = "peers")]
+pub(crate) mod smol;
+#[cfg(feature = "peers")]
+pub(crate) mod tokio;
+pub(crate) mod yardstick;
+
+use std::time::Duration;
+
+use crate::meter::Delays;
+
+/// How much may be on its way through the channel of the `channel` workload.
+const CHANNEL_CAPACITY: usize = 128;
+/// How many consumers that channel has.
+const CONSUMERS: u64 = 4;
+/// Every so many locks, the mutex is held across a yield.
+const YIELD_EVERY: u64 = 16;
+/// Timers end before this, or sooner if they are few.
+const TIMERS_WITHIN: Duration = Duration::from_secs(2);
+/// How long a few timers take, each.
+const TIMERS_APART: Duration = Duration::from_micros(20);
+/// Longer than any run takes.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+
+/// The delays of so many timers.
+fn delays(timers: u64) -> Delays {
+    let apart = TIMERS_APART.saturating_mul(u32::try_from(timers).unwrap_or(u32::MAX));
+    Delays::below(apart.min(TIMERS_WITHIN))
+}

@@ -1,0 +1,264 @@
+//! sinew: the typed coroutine, and the scheduler of one thread.
+#![expect(unsafe_code, reason = "timers are linked into a bare wheel by address")]
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::thread::nanosleep;
+use rustix::time::Timespec;
+use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
+use sinew::sync::{Mutex, channel};
+use sinew::{JoinHandle, WaitError, spawn_local, yield_now};
+use sinew_core::timer::{TimerNode, Wheel};
+
+use super::{CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, YIELD_EVERY, delays};
+use crate::machine;
+use crate::meter::{Meter, Sample, now};
+use crate::workload::Load;
+
+/// Joins all and sums what they counted.
+fn join_all(handles: Vec<JoinHandle<u64>>) -> u64 {
+    handles
+        .into_iter()
+        .map(|handle| handle.join().expect("a coroutine of a benchmark returns"))
+        .sum()
+}
+
+fn uncancelled<T>(result: Result<T, WaitError>) -> T {
+    result.expect("nothing is cancelled here")
+}
+
+/// What makes the body of [`resume`] return.
+const STOP: u64 = u64::MAX;
+
+/// The typed coroutine, outside of a scheduler.
+pub(crate) fn resume(load: Load) -> Result<Sample, String> {
+    anchor(|anchor| {
+        let mut coroutine = Coroutine::new(anchor, |suspender: &Suspender<u64, u64>, first| {
+            let mut word = first;
+            while word != STOP {
+                word = match suspender.suspend(word ^ 1) {
+                    Ok(word) => word,
+                    Err(_) => return 0,
+                };
+            }
+            word
+        });
+        let mut count = 0;
+        let meter = Meter::start();
+        for word in 0..load.operations() {
+            match coroutine.resume(word) {
+                Ok(Step::Suspended(answer)) => count += answer ^ word,
+                _ => return Err("it ended early".into()),
+            }
+        }
+        let sample = meter.wall(count);
+        match coroutine.resume(STOP) {
+            Ok(Step::Done(STOP)) => Ok(sample),
+            _ => Err("it did not end".into()),
+        }
+    })
+}
+
+pub(crate) fn yields(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let spawn = |_| {
+            spawn_local(move || {
+                let mut count = 0;
+                for _ in 0..load.rounds {
+                    uncancelled(yield_now());
+                    count += 1;
+                }
+                count
+            })
+        };
+        join_all((0..load.tasks).map(spawn).collect())
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn spawn(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| join_all((0..load.tasks).map(|_| spawn_local(|| 1)).collect()));
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn spawn_join(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        (0..load.tasks)
+            .map(|_| spawn_local(|| 1).join().expect("it returns one"))
+            .sum()
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn pingpong(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let (there, from_there) = channel::rendezvous::<u64>();
+        let (back, from_back) = channel::rendezvous();
+        let ponger = spawn_local(move || {
+            let mut count = 0;
+            while let Ok(value) = from_there.recv() {
+                back.send(value + 1).expect("the pinger waits for it");
+                count += 1;
+            }
+            count
+        });
+        let pinger = spawn_local(move || {
+            let mut value = 0;
+            for _ in 0..load.rounds {
+                there.send(value).expect("the ponger waits for it");
+                value = uncancelled(from_back.recv());
+            }
+            value
+        });
+        join_all(vec![pinger]).min(join_all(vec![ponger]))
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn channel(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let (sender, receiver) = channel::bounded::<u64>(CHANNEL_CAPACITY);
+        for _ in 0..load.tasks {
+            let sender = sender.clone();
+            sinew::go_local(move || {
+                for value in 0..load.rounds {
+                    sender.send(value).expect("consumers stay to the end");
+                }
+            });
+        }
+        drop(sender);
+        let consume = |_| {
+            let receiver = receiver.clone();
+            spawn_local(move || {
+                let mut count = 0;
+                while receiver.recv().is_ok() {
+                    count += 1;
+                }
+                count
+            })
+        };
+        join_all((0..CONSUMERS).map(consume).collect())
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn mutex(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let total = Arc::new(Mutex::new(0));
+        let contend = |_| {
+            let total = total.clone();
+            spawn_local(move || {
+                for round in 1..=load.rounds {
+                    let mut guard = uncancelled(total.lock());
+                    *guard += 1;
+                    if round % YIELD_EVERY == 0 {
+                        uncancelled(yield_now());
+                    }
+                }
+                load.rounds
+            })
+        };
+        let joined = join_all((0..load.tasks).map(contend).collect());
+        joined.min(*uncancelled(total.lock()))
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn timers(load: Load) -> Result<Sample, String> {
+    let mut delays = delays(load.tasks);
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let asleep = Rc::new(Cell::new(0));
+        let arm = |_| {
+            let (asleep, delay) = (asleep.clone(), delays.draw());
+            spawn_local(move || {
+                asleep.set(asleep.get() + 1);
+                match sinew::sleep(delay) {
+                    Ok(()) | Err(WaitError::Cancelled) => 1,
+                    Err(_) => 0,
+                }
+            })
+        };
+        let handles: Vec<_> = (0..load.tasks).map(arm).collect();
+        while asleep.get() < load.tasks {
+            uncancelled(yield_now());
+        }
+        for handle in handles.iter().step_by(2) {
+            handle.cancel("");
+        }
+        join_all(handles)
+    });
+    Ok(meter.cpu(done))
+}
+
+pub(crate) fn timer_wheel(load: Load) -> Result<Sample, String> {
+    let mut delays = delays(load.tasks);
+    let meter = Meter::start();
+    let start = now();
+    let now_ns = || start.elapsed().as_nanos() as u64;
+    let nodes: Vec<TimerNode> = (0..load.tasks).map(|_| TimerNode::new()).collect();
+    let mut wheel = Wheel::new(0);
+    for node in &nodes {
+        let deadline_ns = now_ns() + delays.draw().as_nanos() as u64;
+        // SAFETY: not linked, never moved, and dropped after the wheel has given it up below.
+        unsafe { wheel.insert(NonNull::from(node), deadline_ns) };
+    }
+    let mut ended = 0;
+    for node in nodes.iter().step_by(2) {
+        // SAFETY: of this wheel.
+        ended += u64::from(unsafe { wheel.remove(NonNull::from(node)) });
+    }
+    while !wheel.is_empty() {
+        while wheel.pop_due(now_ns()).is_some() {
+            ended += 1;
+        }
+        millisecond();
+    }
+    Ok(meter.cpu(ended))
+}
+
+/// Waits as long as the other side's clock ticks.
+fn millisecond() {
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    // Interrupted or not, the clock is read afterwards.
+    let _slept = nanosleep(&time);
+}
+
+pub(crate) fn sleepers(load: Load) -> Result<Sample, String> {
+    let (done, mut sample, peak) = sinew::run(|| {
+        let asleep = Rc::new(Cell::new(0));
+        let meter = Meter::start();
+        let lull = |_| {
+            let asleep = asleep.clone();
+            spawn_local(move || {
+                asleep.set(asleep.get() + 1);
+                u64::from(sinew::sleep(FOR_EVER) == Err(WaitError::Cancelled))
+            })
+        };
+        let handles: Vec<_> = (0..load.tasks).map(lull).collect();
+        while asleep.get() < load.tasks {
+            uncancelled(yield_now());
+        }
+        let sample = meter.wall(asleep.get());
+        let peak = machine::peak_gib();
+        for handle in &handles {
+            handle.cancel("");
+        }
+        (join_all(handles), sample, peak)
+    });
+    sample.done = done;
+    sample.values.push(peak);
+    Ok(sample)
+}

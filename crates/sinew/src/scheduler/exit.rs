@@ -1,0 +1,345 @@
+//! Ending coroutines from inside and by name: `exit`, `cancel_id`, `exit_all`.
+//!
+//! Owns: the private payload that carries an exit's value to the coroutine's first frame. Thread: the scheduler's.
+//!
+//! Invariants
+//! - I1. An exit's value is touched by the thread that made it only, as it need not be `Send`: whoever catches the payload and
+//!   drops it on another thread leaks the value.
+//! - I2. The value becomes the coroutine's result only if it has exactly its type, lifetimes included. Those a [`TypeId`] does
+//!   not tell apart, so where the result's type may have some (`run`, scopes) only types without any are taken.
+#![expect(
+    unsafe_code,
+    reason = "compares types that may borrow, and moves a value from one to the same"
+)]
+
+use std::any::{Any, TypeId, type_name};
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, transmute};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::ThreadId;
+use std::time::Duration;
+use std::{fmt, io, ptr};
+
+use crate::cancel::CancelToken;
+use crate::error::WaitError;
+use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::body::{Payload, drop_quietly};
+use crate::scheduler::current::{self, Place, place};
+use crate::scheduler::object::StateError;
+use crate::scheduler::{Scheduler, Teardown, slab, unhandled};
+use crate::sys::clock;
+
+/// The payload of an exit.
+struct Exit {
+    value: ManuallyDrop<Box<dyn Any>>,
+    type_name: &'static str,
+    thread: ThreadId,
+}
+
+// SAFETY: I1.
+unsafe impl Send for Exit {}
+
+impl Exit {
+    fn is_home(&self) -> bool {
+        std::thread::current().id() == self.thread
+    }
+
+    /// The value, on its own thread.
+    fn into_value(self) -> Option<Box<dyn Any>> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once: `this` is not dropped.
+        this.is_home()
+            .then(|| unsafe { ManuallyDrop::take(&mut this.value) })
+    }
+}
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        if self.is_home() {
+            // SAFETY: dropped once, here; `into_value` prevents this drop.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+/// Ends the current coroutine from any depth: its frames are unwound, so that all destructors run, and `value` becomes its
+/// result.
+///
+/// `value` has the type that the coroutine's closure returns. Where that type may borrow, which is so for the closure of
+/// [`crate::run`] and the children of a [`crate::scope`], it is one of `()`, `bool`, `char`, the primitive numbers,
+/// [`String`], [`ExitCode`] and `io::Result<()>`. With another type the coroutine ends with a panic that says so.
+///
+/// A `catch_unwind` on the way catches the exit as it would a panic; no panic hook sees it.
+///
+/// # Suspends
+///
+/// Never; destructors may.
+///
+/// # Panics
+///
+/// Outside of a scheduler's coroutine.
+///
+/// # Examples
+///
+/// ```
+/// fn deep(n: u32) -> u32 {
+///     if n == 0 { sinew::exit(7_u32) } else { deep(n - 1) + 1 }
+/// }
+/// let value = sinew::run(|| sinew::spawn_local(|| deep(10)).join().unwrap());
+/// assert_eq!(value, 7);
+/// ```
+#[track_caller]
+pub fn exit<T: 'static>(value: T) -> ! {
+    assert!(
+        matches!(place(), Place::Coroutine(..)),
+        "exit called outside of a coroutine of a scheduler"
+    );
+    let value: Box<dyn Any> = Box::new(value);
+    resume_unwind(Box::new(Exit {
+        value: ManuallyDrop::new(value),
+        type_name: type_name::<T>(),
+        thread: std::thread::current().id(),
+    }))
+}
+
+/// What a caught payload means for a coroutine whose result may borrow: the value of an exit, or the payload of a panic.
+pub(super) fn land<T>(payload: Payload) -> Result<T, Payload> {
+    // SAFETY: nothing is claimed about `T`.
+    unsafe { land_as(payload, false) }
+}
+
+/// As [`land`].
+///
+/// # Safety
+///
+/// `T` is `'static` if `is_static`.
+#[cold]
+pub(super) unsafe fn land_as<T>(payload: Payload, is_static: bool) -> Result<T, Payload> {
+    let exit = payload.downcast::<Exit>()?;
+    let from = exit.type_name;
+    let Some(value) = exit.into_value() else {
+        return Err(Box::new("an exit of another thread was raised again here"));
+    };
+    let id = (*value).type_id();
+    if id == id_of::<T>() && (is_static || has_no_lifetime(id)) {
+        // SAFETY: I2: the value is a `T`.
+        let value = unsafe { Box::from_raw(Box::into_raw(value).cast::<T>()) };
+        return Ok(*value);
+    }
+    let to = type_name::<T>();
+    Err(drop_quietly(value).unwrap_or_else(|| {
+        Box::new(format!(
+            "exit was called with a value of type {from}, but the coroutine returns {to}{}",
+            if is_static {
+                ""
+            } else {
+                ", which is taken from an exit only if it is one of a few types that cannot borrow"
+            }
+        ))
+    }))
+}
+
+/// Whether this is the payload of an exit with a value of this type.
+pub(super) fn carries<T: 'static>(payload: &(dyn Any + Send)) -> bool {
+    payload
+        .downcast_ref::<Exit>()
+        .is_some_and(|exit| exit.is_home() && exit.value.is::<T>())
+}
+
+/// The id of a type as it is with all its lifetimes taken for `'static`.
+fn id_of<T>() -> TypeId {
+    trait Identify {
+        fn identify(&self) -> TypeId
+        where
+            Self: 'static;
+    }
+    impl<T> Identify for PhantomData<T> {
+        fn identify(&self) -> TypeId
+        where
+            Self: 'static,
+        {
+            TypeId::of::<T>()
+        }
+    }
+    let phantom = PhantomData::<T>;
+    let phantom: &dyn Identify = &phantom;
+    // SAFETY: the object holds nothing, and its one method looks at nothing but the type, whose lifetimes do not exist
+    // any more when code runs.
+    let phantom = unsafe { transmute::<&dyn Identify, &(dyn Identify + 'static)>(phantom) };
+    phantom.identify()
+}
+
+/// Whether this is a type, of a few, in which there is no lifetime: then the same id is the same type.
+fn has_no_lifetime(id: TypeId) -> bool {
+    macro_rules! any_of {
+        ($($one:ty),*) => { [$(TypeId::of::<$one>()),*].contains(&id) };
+    }
+    any_of!(
+        (),
+        bool,
+        char,
+        u8,
+        u16,
+        u32,
+        u64,
+        u128,
+        usize,
+        i8,
+        i16,
+        i32,
+        i64,
+        i128,
+        isize,
+        f32,
+        f64,
+        String,
+        ExitCode,
+        io::Result<()>
+    )
+}
+
+/// No live coroutine has that id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotFound;
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no live coroutine of this scheduler has that id")
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+/// Asks the coroutine of this thread's scheduler that has this id to stop, as [`crate::JoinHandle::cancel`] does. Looks at
+/// all coroutines.
+///
+/// From another thread [`SchedulerHandle::post`](crate::SchedulerHandle::post) a call of this.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Errors
+///
+/// `NotFound` if no such coroutine lives on this thread's scheduler.
+pub fn cancel_id(id: u64, reason: impl Into<String>) -> Result<(), NotFound> {
+    let block = find(id)?;
+    CancelToken::attach(&block, None).cancel(reason);
+    Ok(())
+}
+
+/// As [`cancel_id`]; if the coroutine has not ended when `grace` is over, it is unwound by force at its next wait, as at
+/// the end of an anchor, and again at each further one if it catches that.
+///
+/// Code that never waits, or that waits behind a [`crate::shield`], is not reached.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Errors
+///
+/// As for [`cancel_id`].
+pub fn cancel_id_within(
+    id: u64,
+    reason: impl Into<String>,
+    grace: Duration,
+) -> Result<(), NotFound> {
+    let block = find(id)?;
+    let until_ns = clock::after_ns(grace);
+    CancelToken::attach(&block, None).cancel(reason);
+    crate::go_local(move || {
+        let waited = crate::join::wait_for_end(&block, Some(until_ns));
+        if waited == Err(WaitError::Timeout) {
+            block.set(flag::UNWIND);
+            current::with_scheduler(|scheduler| scheduler.tell_cancel(&block));
+        }
+    });
+    Ok(())
+}
+
+fn find(id: u64) -> Result<BlockRef, NotFound> {
+    let found = current::with_scheduler(|scheduler| scheduler.find(id));
+    found.flatten().ok_or(NotFound)
+}
+
+/// Ends everything on this thread's scheduler: it is closed, and everything alive is cancelled, in the order of its making,
+/// the caller included. What does not end by itself is unwound. When all have ended [`crate::run_code`] returns `code`,
+/// [`crate::try_run`] fails with it if its closure did not return, and [`Scheduler::exit_code`](crate::Scheduler::exit_code)
+/// tells it. The first call's code stands.
+///
+/// # Suspends
+///
+/// Never; the caller's next wait fails with `Cancelled`.
+///
+/// # Errors
+///
+/// `State` if there is no scheduler on this thread.
+pub fn exit_all(code: i32) -> Result<(), StateError> {
+    current::with_scheduler(|scheduler| {
+        if scheduler.exit_code.get().is_none() {
+            scheduler.exit_code.set(Some(code));
+        }
+        scheduler.cancel_everything();
+    })
+    .ok_or(StateError)
+}
+
+impl Scheduler {
+    /// The live coroutine with this id.
+    fn find(&self, id: u64) -> Option<BlockRef> {
+        let mut found = None;
+        self.for_each_alive(|block| {
+            if block.id() == id {
+                found = Some(BlockRef::of(block));
+            }
+        });
+        found
+    }
+
+    /// Calls `f` for every block of this scheduler whose coroutine has not ended. Owner thread.
+    pub(super) fn for_each_alive(&self, mut f: impl FnMut(&Block)) {
+        if self.alive() == 0 {
+            return;
+        }
+        slab::for_each_block(|block| {
+            // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
+            // again that were this scheduler's.
+            if !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door) {
+                f(block);
+            }
+        });
+    }
+
+    /// Asks everything alive to stop, in the order of its making, and lets nothing new begin.
+    pub(super) fn cancel_all(&self) {
+        self.closed.set(true);
+        self.shared.posts.close();
+        let mut blocks = Vec::new();
+        self.for_each_alive(|block| blocks.push((block.id(), BlockRef::of(block))));
+        blocks.sort_unstable_by_key(|(id, _)| *id);
+        for (id, block) in blocks {
+            let token = block.extra().and_then(|extra| extra.token.get());
+            match token {
+                // Callbacks run, which are the user's.
+                Some((token, _)) => {
+                    let cancel = || token.cancel("the scheduler is closing");
+                    if let Err(payload) = catch_unwind(AssertUnwindSafe(cancel)) {
+                        unhandled::report(id, payload);
+                    }
+                }
+                None => super::request_cancel(&block),
+            }
+        }
+    }
+
+    /// Asks everything alive to stop; the scheduler is on its way to an early end, and will see to it.
+    pub(super) fn cancel_everything(&self) {
+        if self.teardown.get() == Teardown::No {
+            self.teardown.set(Teardown::Cancelling(0));
+        }
+        self.cancel_all();
+    }
+}

@@ -1,0 +1,291 @@
+//! The scheduler as an object: its anchor, its builder, its close and its end.
+//!
+//! Owns: the way in and the way out. Thread: the scheduler's; what other threads do is in `post`.
+//!
+//! # The end of an anchor, step by step
+//!
+//! 1. The queue of posts is closed; what was accepted runs, in order ([`Scheduler::end`]).
+//! 2. Everything alive is cancelled, in the order of its making ([`Scheduler::cancel_everything`]).
+//! 3. It runs to its end; what does not end is unwound, and what swallows that is reported (`escalate`, `note_refusal`).
+//! 4. The closure's panic, or the first one that nobody joined, is raised.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::{fmt, io, ptr};
+
+use sinew_context::stack::overflow::{self, AltStack};
+
+use crate::scheduler::body::drop_payload;
+use crate::scheduler::post::{LIMIT_DEFAULT, SchedulerHandle, Shared};
+use crate::scheduler::run::RunError;
+use crate::scheduler::{Scheduler, Until, current};
+
+/// This cannot be done here or now: inside of a coroutine, or while coroutines exist, or without a scheduler. The
+/// documentation of each function says which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateError;
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not possible in this place or state of the scheduler")
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// How a scheduler is set up.
+///
+/// # Examples
+///
+/// ```
+/// let refused = sinew::Scheduler::builder().post_limit(1).anchor(|s| {
+///     let handle = s.handle();
+///     handle.post(|| ()).unwrap();
+///     handle.post(|| ()).unwrap_err().is_again()
+/// });
+/// assert!(refused);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct SchedulerBuilder {
+    post_limit: u64,
+}
+
+impl SchedulerBuilder {
+    /// How many posted closures may wait for their turn; 1,024 if nothing is said. At 0 every post is refused.
+    pub fn post_limit(mut self, closures: u64) -> Self {
+        self.post_limit = closures;
+        self
+    }
+
+    /// Takes the limit on waiting posts away.
+    pub fn unlimited_posts(self) -> Self {
+        self.post_limit(u64::MAX)
+    }
+
+    /// Runs `f` with a scheduler of this thread, see [`Scheduler::anchor`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`Scheduler::anchor`].
+    #[track_caller]
+    pub fn anchor<R>(self, f: impl FnOnce(&Scheduler) -> R) -> R {
+        match self.try_anchor(f) {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// As [`SchedulerBuilder::anchor`], with an error where that would panic for a reason of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::State`] if this thread has a scheduler already, or inside of a stand-alone coroutine; [`RunError::Io`]
+    /// if the kernel refuses a descriptor or memory. `f` has not run then.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of `f`, or with the first panic that nobody joined.
+    pub fn try_anchor<R>(self, f: impl FnOnce(&Scheduler) -> R) -> Result<R, RunError> {
+        if !current::scheduler().is_null() || crate::coroutine::is_inside() {
+            return Err(RunError::State);
+        }
+        let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
+        overflow::install().map_err(to_io)?;
+        let _alternate_stack = AltStack::ensure().map_err(to_io)?;
+        let scheduler = Scheduler::new(self.post_limit).map_err(RunError::Io)?;
+        let anchor = Anchor::set(&scheduler);
+        // Caught, so that whatever ends `f`, everything has ended before the scheduler goes.
+        let result = catch_unwind(AssertUnwindSafe(|| f(&scheduler)));
+        scheduler.end();
+        drop(anchor);
+        let kept = scheduler.kept_panic.take();
+        drop(scheduler);
+        match (result, kept) {
+            (Ok(value), None) => Ok(value),
+            (Ok(value), Some(payload)) => {
+                drop(value);
+                resume_unwind(payload)
+            }
+            (Err(payload), kept) => {
+                if let Some(kept) = kept {
+                    drop_payload(kept);
+                }
+                resume_unwind(payload)
+            }
+        }
+    }
+}
+
+impl Scheduler {
+    /// Runs `f` with a scheduler of this thread. `f` itself is not in a coroutine: it spawns, and runs what it has spawned
+    /// with [`Scheduler::run`], [`Scheduler::step`] and the like. A wait in `f` would be one for itself: it fails with
+    /// `State`.
+    ///
+    /// At its end the scheduler is closed: posts that were accepted run, coroutines that are alive are cancelled and run to
+    /// their end; what does not end by itself is unwound; what swallows even that is reported, and the process aborts.
+    ///
+    /// # Suspends
+    ///
+    /// Never; its end blocks the thread until everything has ended.
+    ///
+    /// # Panics
+    ///
+    /// - With the panic of `f`, or with the first panic that nobody joined or of a post, if no hook is set
+    ///   ([`crate::inspect::on_unhandled`]) and no [`Scheduler::run`] has raised it.
+    /// - If this thread has a scheduler already, or the kernel refuses a descriptor;
+    ///   [`SchedulerBuilder::try_anchor`] returns these.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::{Progress, Scheduler};
+    ///
+    /// let value = Scheduler::anchor(|s| {
+    ///     let handle = sinew::spawn_local(|| 6 * 7);
+    ///     assert_eq!(s.run(), Ok(Progress::Closed));
+    ///     handle.join().unwrap()
+    /// });
+    /// assert_eq!(value, 42);
+    /// ```
+    #[track_caller]
+    pub fn anchor<R>(f: impl FnOnce(&Self) -> R) -> R {
+        Self::builder().anchor(f)
+    }
+
+    /// A builder with every default.
+    pub fn builder() -> SchedulerBuilder {
+        SchedulerBuilder {
+            post_limit: LIMIT_DEFAULT,
+        }
+    }
+
+    /// A way into this scheduler from any thread.
+    #[must_use]
+    pub fn handle(&self) -> SchedulerHandle {
+        SchedulerHandle::new(self.shared.clone())
+    }
+
+    /// Whether nothing is alive and nothing is queued.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.alive() == 0 && self.shared.posts.is_empty()
+    }
+
+    /// Whether the scheduler accepts no more coroutines and posts.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_ending()
+    }
+
+    /// Accepts no more coroutines and posts, and asks everything alive to stop. Posts that were accepted still run, in
+    /// order, when the scheduler runs the next time.
+    ///
+    /// From now on posts and [`crate::Builder::spawn_local`] are refused with `Closed`; a coroutine from
+    /// [`crate::spawn_local`], [`crate::go_local`] or a scope is born cancelled: it never runs, and its handle says so.
+    ///
+    /// # Suspends
+    ///
+    /// Never.
+    pub fn close(&self) {
+        self.cancel_all();
+    }
+
+    /// Closes the scheduler if nothing would be lost by that: after an `Ok` its anchor ends without more ado.
+    ///
+    /// # Errors
+    ///
+    /// `State` if posts have not run or coroutines are alive; nothing has changed then.
+    pub fn try_destroy(&self) -> Result<(), StateError> {
+        if self.alive() != 0 || !self.shared.posts.close_if_empty() {
+            return Err(StateError);
+        }
+        self.closed.set(true);
+        Ok(())
+    }
+
+    /// The code that [`crate::exit_all`] was called with.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
+        self.exit_code.get()
+    }
+
+    /// The anchor's end: see the file's head.
+    fn end(&self) {
+        self.shared.posts.close();
+        self.closed.set(true);
+        while self.run_post() {}
+        self.cancel_everything();
+        let _closed = self.run_loop(Until::EMPTY);
+    }
+}
+
+/// Makes the [`Scheduler::run`] or [`Scheduler::run_until`] that runs the calling coroutine or post return, with everything
+/// intact, as soon as the caller stops or ends. A later call goes on.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Errors
+///
+/// `State` if none of these runs on this thread; so also inside of [`crate::run`], which returns when everything has
+/// ended.
+pub fn stop() -> Result<(), StateError> {
+    current::with_scheduler(|scheduler| {
+        if !scheduler.stoppable.get() {
+            return Err(StateError);
+        }
+        scheduler.shared.ask_to_stop();
+        // The next switch goes to the scheduler's frame, which looks.
+        scheduler.count_switches(0);
+        Ok(())
+    })
+    .unwrap_or(Err(StateError))
+}
+
+/// Frees what the runtime keeps for this thread.
+///
+/// There is nothing to free now: all that the runtime has on a thread belongs to a scheduler or an anchor, and goes with
+/// it, so a thread cannot end with a suspended coroutine on it. The call checks that the thread has neither.
+///
+/// # Suspends
+///
+/// Never.
+///
+/// # Errors
+///
+/// `State` inside of a scheduler or a stand-alone coroutine.
+pub fn thread_detach() -> Result<(), StateError> {
+    if !current::scheduler().is_null() || crate::coroutine::is_inside() {
+        return Err(StateError);
+    }
+    Ok(())
+}
+
+/// The thread's pointer to the scheduler, set for the length of an anchor.
+struct Anchor;
+
+impl Anchor {
+    fn set(scheduler: &Scheduler) -> Self {
+        current::set_scheduler(scheduler);
+        Self
+    }
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        current::set_scheduler(ptr::null());
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        debug_assert!(
+            self.is_idle(),
+            "an anchor ends with its last coroutine and post"
+        );
+        Shared::end(&self.shared);
+        self.free.give_back();
+        self.door.give_back();
+    }
+}

@@ -3,8 +3,13 @@
 //! Owns: the error types that every part of the crate shares. One small type per operation; what an
 //! operation did not consume comes back inside its error.
 
+mod conversion;
+mod structured;
+
 use std::error::Error as StdError;
 use std::{fmt, io};
+
+pub use structured::{Error, ErrorKind};
 
 /// The wait was ended by a cancel request to the coroutine that waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +36,7 @@ pub enum WaitError {
     /// What is waited for would never come: the coroutine would wait for itself, directly or around a cycle of joins.
     Deadlock,
     /// Waiting is not possible here: this code runs on the scheduler's own frame (a destructor of something that
-    /// never started, for one), or in the callback of an event.
+    /// never started, for one), in a cleanup, or in the callback of an event.
     State,
 }
 
@@ -61,7 +66,7 @@ impl fmt::Display for WaitError {
             Self::Closed => "the other side was closed while waiting",
             Self::Deadlock => "the wait would be in vain: the coroutine would wait for itself",
             Self::State => {
-                "waiting is not possible here: on a scheduler's own frame, or in a callback"
+                "waiting is not possible here: on a scheduler's own frame, in a cleanup or in a callback"
             }
         })
     }
@@ -119,5 +124,10 @@ impl From<WaitError> for io::Error {
 /// ```
 #[must_use]
 pub fn is_cancelled(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Cancelled>())
+    error.get_ref().is_some_and(|inner| {
+        inner.is::<Cancelled>()
+            || inner
+                .downcast_ref::<Error>()
+                .is_some_and(|error| error.kind() == ErrorKind::Cancelled)
+    })
 }

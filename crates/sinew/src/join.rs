@@ -17,7 +17,7 @@ use sinew_context::stack::StackError;
 use sinew_core::wait::{Kind, Record, wait_in};
 
 use crate::cancel::CancelToken;
-use crate::error::WaitError;
+use crate::error::{Error, WaitError};
 use crate::park::Unparker;
 use crate::scheduler::block::{Block, BlockRef, life};
 use crate::scheduler::body::{self, Payload};
@@ -33,7 +33,7 @@ pub enum Outcome {
     Returned = 1,
     /// It was cancelled before it started, confirmed a cancel, or was unwound by force.
     Cancelled = 2,
-    /// It panicked, or no stack could be had for it.
+    /// It panicked, returned with an error in its context, or no stack could be had for it.
     Error = 3,
 }
 
@@ -57,6 +57,7 @@ enum Repr {
     Panic(Payload),
     Cancelled,
     NoStack(Box<StackError>),
+    Left(Error),
     Wait(WaitError),
 }
 
@@ -79,16 +80,23 @@ impl JoinError {
         }
     }
 
+    pub(crate) fn left(error: Error) -> Self {
+        Self {
+            repr: Repr::Left(error),
+        }
+    }
+
     fn wait(error: WaitError) -> Self {
         Self {
             repr: Repr::Wait(error),
         }
     }
 
-    /// That no stack could be had, as an I/O error for the unhandled hook.
-    pub(crate) fn no_stack_error(&self) -> Option<io::Error> {
+    /// That no stack could be had, or the error that was left, as an I/O error for the unhandled hook.
+    pub(crate) fn unhandled_error(&self) -> Option<io::Error> {
         match &self.repr {
             Repr::NoStack(error) => Some(io::Error::new(io::ErrorKind::OutOfMemory, **error)),
+            Repr::Left(error) => Some(error.clone().into()),
             Repr::Panic(_) | Repr::Cancelled | Repr::Wait(_) => None,
         }
     }
@@ -96,7 +104,7 @@ impl JoinError {
     pub(crate) fn into_payload(self) -> Option<Payload> {
         match self.repr {
             Repr::Panic(payload) => Some(payload),
-            Repr::Cancelled | Repr::NoStack(_) | Repr::Wait(_) => None,
+            Repr::Cancelled | Repr::NoStack(_) | Repr::Left(_) | Repr::Wait(_) => None,
         }
     }
 
@@ -142,6 +150,25 @@ impl JoinError {
         }
     }
 
+    /// The error that the coroutine left in its context when it returned ([`crate::coroutine::error`]), if that is what
+    /// happened. The value that it returned was dropped.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        match &self.repr {
+            Repr::Left(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The same, taken out.
+    #[must_use]
+    pub fn into_error(self) -> Option<Error> {
+        match self.repr {
+            Repr::Left(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether no stack could be had: nothing of the coroutine has run.
     #[must_use]
     pub fn is_no_memory(&self) -> bool {
@@ -155,6 +182,7 @@ impl fmt::Debug for JoinError {
             Repr::Panic(payload) => f.debug_tuple("Panic").field(&message(&**payload)).finish(),
             Repr::Cancelled => f.write_str("Cancelled"),
             Repr::NoStack(error) => f.debug_tuple("NoStack").field(error).finish(),
+            Repr::Left(error) => f.debug_tuple("Left").field(error).finish(),
             Repr::Wait(error) => f.debug_tuple("Wait").field(error).finish(),
         }
     }
@@ -166,12 +194,22 @@ impl fmt::Display for JoinError {
             Repr::Panic(payload) => write!(f, "the coroutine panicked: {}", message(&**payload)),
             Repr::Cancelled => f.write_str("the coroutine was cancelled"),
             Repr::NoStack(error) => write!(f, "the coroutine got no stack: {error}"),
+            Repr::Left(error) => {
+                write!(
+                    f,
+                    "the coroutine ended with an error in its context: {error}"
+                )
+            }
             Repr::Wait(error) => write!(f, "the join did not wait to the end: {error}"),
         }
     }
 }
 
-impl StdError for JoinError {}
+impl StdError for JoinError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error().and_then(StdError::source)
+    }
+}
 
 /// A panic's message, if it is text.
 fn message(payload: &(dyn Any + Send)) -> &str {

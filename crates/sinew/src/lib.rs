@@ -18,7 +18,8 @@ mod sys;
 pub mod time;
 
 pub use cancel::{CancelToken, shield, timeout, timeout_deadline};
-pub use error::{Cancelled, Closed, Elapsed, WaitError, is_cancelled};
+pub use coroutine::cleanup::{defer, try_defer};
+pub use error::{Cancelled, Closed, Elapsed, Error, ErrorKind, WaitError, is_cancelled};
 pub use join::{JoinError, JoinHandle, Outcome};
 pub use local::LocalKey;
 pub use park::{

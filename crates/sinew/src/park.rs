@@ -214,10 +214,10 @@ pub fn stopping() -> bool {
 ///
 /// # Errors
 ///
-/// `State` if nothing was requested, or on a plain thread.
+/// `State` if nothing was requested, on a plain thread, and inside a cleanup.
 pub fn confirm_cancel() -> Result<(), WaitError> {
     match place() {
-        Place::Coroutine(_, block) if block.is_cancelled() => {
+        Place::Coroutine(_, block) if block.is_cancelled() && !block.is_in_cleanup() => {
             block.set(flag::CONFIRMED);
             Ok(())
         }

@@ -3,6 +3,8 @@
 //! Each case in `compile_fail/` has the compiler's words beside it. That a type is neither `Send` nor `Sync` is held here
 //! instead, since the compiler's words on that name private fields.
 
+use sinew::coroutine::arena::Arena;
+use sinew::coroutine::cleanup::Node;
 use sinew::coroutine::{Anchor, Builder, Coroutine, Generator, Suspender, Yielder};
 
 /// Holds at compile time that a type does not implement a trait: if it does, the call below has two meanings.
@@ -38,7 +40,14 @@ fn a_scheduler_stays_on_its_thread() {
     assert_not!(Sync: sinew::Scheduler);
 }
 
-// contract: C1, C16, S4
+// contract: C12, C15
+#[test]
+fn arenas_and_nodes_stay_on_their_thread() {
+    assert_not!(Send: Arena, &'static Arena, Node);
+    assert_not!(Sync: Arena, Node);
+}
+
+// contract: C1, C12, C14, C16, S4
 #[test]
 fn what_must_not_compile_does_not() {
     let cases = trybuild::TestCases::new();

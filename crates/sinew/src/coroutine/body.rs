@@ -18,10 +18,12 @@ use sinew_context::frame::Entry;
 use sinew_context::switch_final;
 
 use crate::coroutine::control::{Birth, Control};
+use crate::coroutine::estate::{Estate, Settled};
 use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{Word, is_inline, unpack};
+use crate::error::Error;
 use crate::join::Outcome;
-use crate::scheduler::body::Payload;
+use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
 use crate::scheduler::forced;
 
 /// The functions that know a coroutine's types.
@@ -129,30 +131,85 @@ where
             control.check_fp_env();
             value
         }));
+        // SAFETY: as above.
+        let estate = unsafe { control.estate() };
         if control.is_ending() {
-            let payload = match result {
-                Ok(value) => catch_unwind(AssertUnwindSafe(|| drop(value))).err(),
-                Err(payload) => Some(payload),
-            };
-            let payload = payload.filter(|payload| !forced::is_forced(&**payload));
-            // A body that returns after all has been cancelled all the same: nobody takes its value.
-            let outcome = match payload {
-                None => Outcome::Cancelled,
-                Some(_) => Outcome::Error,
-            };
-            control.kept_panic.set(payload);
-            control.set_done(outcome);
-        } else {
-            let outcome = match &result {
-                Ok(_) => Outcome::Returned,
-                // The unwind of the scheduler's coroutine around this one: it goes on in the one who resumed.
-                Err(payload) if forced::is_forced(&**payload) => Outcome::Cancelled,
-                Err(_) => Outcome::Error,
-            };
-            end.write(result);
-            control.set_done(outcome);
+            Self::end_unwanted(control, estate, result);
+            return;
         }
+        let result = if estate.is_used() {
+            let (result, error) = settle(estate, result);
+            control.leave_error(error);
+            result
+        } else {
+            result
+        };
+        let outcome = match &result {
+            Ok(_) if control.is_confirmed() => Outcome::Cancelled,
+            Ok(_) if control.has_left_error() => Outcome::Error,
+            Ok(_) => Outcome::Returned,
+            // The unwind of the scheduler's coroutine around this one: it goes on in the one who resumed.
+            Err(payload) if forced::is_forced(&**payload) => Outcome::Cancelled,
+            Err(_) => Outcome::Error,
+        };
+        end.write(result);
+        control.set_done(outcome);
     }
+
+    /// The end of a body that was being ended: nobody takes its value, and the anchor its panic.
+    #[cold]
+    fn end_unwanted(control: &Control, estate: &Estate, result: End<Ret>) {
+        let (result, error) = settle(estate, result);
+        let payload = match result {
+            Ok(value) => drop_quietly(value),
+            Err(payload) => (!forced::is_forced(&*payload)).then_some(payload),
+        };
+        let more = [drop_quietly(error), estate.close()];
+        let payload = payload
+            .into_iter()
+            .chain(more.into_iter().flatten())
+            .reduce(keep_first);
+        // A body that returns after all has been cancelled all the same.
+        let outcome = match payload {
+            None => Outcome::Cancelled,
+            Some(_) => Outcome::Error,
+        };
+        if let Some(payload) = payload {
+            control.keep_panic(payload);
+        }
+        control.set_done(outcome);
+    }
+}
+
+/// Settles the estate: what the body ends with then, and the error that it left.
+#[cold]
+#[inline(never)]
+fn settle<Ret>(estate: &Estate, result: End<Ret>) -> (End<Ret>, Option<Error>) {
+    let Settled { panic, error } = estate.settle();
+    let result = first_panic(result, panic);
+    // The drop of a value may have left something again.
+    (first_panic(result, estate.close()), error)
+}
+
+/// What a body ends with if a cleanup has panicked: with that, unless it has panicked itself.
+fn first_panic<Ret>(result: End<Ret>, of_cleanup: Option<Payload>) -> End<Ret> {
+    let Some(of_cleanup) = of_cleanup else {
+        return result;
+    };
+    match result {
+        Ok(value) => Err([drop_quietly(value)]
+            .into_iter()
+            .flatten()
+            .fold(of_cleanup, keep_first)),
+        Err(payload) if forced::is_forced(&*payload) => Err(of_cleanup),
+        Err(payload) => Err(keep_first(payload, of_cleanup)),
+    }
+}
+
+/// Of two panics the first counts.
+fn keep_first(first: Payload, second: Payload) -> Payload {
+    drop_payload(second);
+    first
 }
 
 /// Allocates the record of a new coroutine.

@@ -32,9 +32,11 @@ use sinew_context::{Context, Errno, FpEnv, switch_word};
 
 use crate::coroutine::anchor::Core;
 use crate::coroutine::body::Vtable;
+use crate::coroutine::estate::Estate;
 use crate::coroutine::word::Word;
+use crate::error::Error;
 use crate::join::Outcome;
-use crate::scheduler::body::Payload;
+use crate::scheduler::body::{Payload, drop_quietly};
 use crate::scheduler::{forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
@@ -104,6 +106,8 @@ pub(super) struct Control {
     confirmed: Cell<bool>,
     /// The frames are to go: suspending raises the forced unwind.
     ending: Cell<bool>,
+    /// A cleanup runs on the stack: confirming a cancel is refused.
+    in_cleanup: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
     /// How many fences stand.
     fences: Cell<u32>,
@@ -112,8 +116,7 @@ pub(super) struct Control {
     /// The highest address of the stack.
     base: Cell<usize>,
     stack: Cell<Option<Stack>>,
-    /// What the body panicked with while it was being ended.
-    pub(super) kept_panic: Cell<Option<Payload>>,
+    left: Cell<Left>,
     pub(super) vtable: &'static Vtable,
     /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
     whole: Cell<*mut ()>,
@@ -128,6 +131,17 @@ pub(super) struct Control {
     fp_env: Cell<FpEnv>,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
+}
+
+/// What a body leaves, besides its value.
+#[derive(Default)]
+enum Left {
+    #[default]
+    Nothing,
+    /// What it panicked with while it was being ended.
+    Panic(Payload),
+    /// The error in its context.
+    Error(Error),
 }
 
 /// What is known of a coroutine at its making.
@@ -161,12 +175,13 @@ impl Control {
             cancelled: Cell::new(core.is_closing()),
             confirmed: Cell::new(false),
             ending: Cell::new(false),
+            in_cleanup: Cell::new(false),
             outcome: Cell::new(None),
             fences: Cell::new(0),
             swallowed: Cell::new(0),
             base: Cell::new(0),
             stack: Cell::new(None),
-            kept_panic: Cell::new(None),
+            left: Cell::new(Left::Nothing),
             vtable: birth.vtable,
             whole: Cell::new(ptr::null_mut()),
             anchor: NonNull::from(core),
@@ -196,6 +211,36 @@ impl Control {
         self.outcome.get()
     }
 
+    /// A copy of the error that the body left in its context.
+    pub(super) fn left_error(&self) -> Option<Error> {
+        let left = self.left.take();
+        let copy = match &left {
+            Left::Error(error) => Some(error.clone()),
+            Left::Nothing | Left::Panic(_) => None,
+        };
+        self.left.set(left);
+        copy
+    }
+
+    pub(super) fn has_left_error(&self) -> bool {
+        let left = self.left.take();
+        let has = matches!(left, Left::Error(_));
+        self.left.set(left);
+        has
+    }
+
+    /// The body has ended, with this error in its context.
+    pub(super) fn leave_error(&self, error: Option<Error>) {
+        if let Some(error) = error {
+            self.left.set(Left::Error(error));
+        }
+    }
+
+    /// The body has ended by this panic, while it was being ended.
+    pub(super) fn keep_panic(&self, payload: Payload) {
+        self.left.set(Left::Panic(payload));
+    }
+
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -217,12 +262,35 @@ impl Control {
         self.cancelled.set(true);
     }
 
-    /// Records the body's consent to a cancel; says whether there was one.
+    /// Records the body's consent to a cancel; says whether there was one, and the body may consent here.
     pub(super) fn confirm(&self) -> bool {
-        if self.cancelled.get() {
+        let may = self.cancelled.get() && !self.in_cleanup.get();
+        if may {
             self.confirmed.set(true);
         }
-        self.cancelled.get()
+        may
+    }
+
+    /// What is kept for it at the base of its stack.
+    ///
+    /// # Safety
+    ///
+    /// It runs on its stack, and the reference stays there.
+    pub(super) unsafe fn estate(&self) -> &Estate {
+        let base = ptr::with_exposed_provenance_mut::<u8>(self.base.get());
+        // SAFETY: I2: it is set while there is a stack.
+        let base = unsafe { NonNull::new_unchecked(base) };
+        // SAFETY: `start` has laid it below the stack's base, and this base is the address of the estate.
+        unsafe { base.cast().as_ref() }
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed.get()
+    }
+
+    /// Says whether a cleanup runs on the stack; returns what it was before.
+    pub(super) fn set_in_cleanup(&self, inside: bool) -> bool {
+        self.in_cleanup.replace(inside)
     }
 
     /// The allocation that the record is the first part of.
@@ -276,7 +344,9 @@ impl Control {
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
         unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
         self.fp_env.set(FpEnv::current());
-        let base = stack.base().as_ptr();
+        let record = NonNull::from(self);
+        // SAFETY: a new stack: nothing lies there. The record outlives its hold on it.
+        let base = unsafe { Estate::lay_for(stack.base(), Some(record)) };
         let limit = stack.limit().addr().get();
         self.limit.set(limit);
         self.base.set(base.addr());
@@ -405,10 +475,6 @@ impl Control {
 
     /// The body's last word on its own stack: from here on it is Done.
     pub(super) fn set_done(&self, outcome: Outcome) {
-        let outcome = match outcome {
-            Outcome::Returned if self.confirmed.get() => Outcome::Cancelled,
-            other => other,
-        };
         self.outcome.set(Some(outcome));
         self.phase.set(Phase::Done);
     }
@@ -511,7 +577,13 @@ impl Control {
                 // While ending nothing switches out, so the body has ended.
                 assert_eq!(self.phase.get(), Phase::Done, "an ended body is done");
                 self.release_stack();
-                self.kept_panic.take()
+                match self.left.take() {
+                    Left::Panic(payload) => Some(payload),
+                    other => {
+                        self.left.set(other);
+                        None
+                    }
+                }
             }
             Phase::Running | Phase::RunningInPanic | Phase::Done => None,
         }
@@ -541,6 +613,14 @@ impl Control {
         payload
     }
 
+    /// Drops the error that was left; what panics meanwhile is the anchor's to tell.
+    #[cold]
+    fn drop_error(&self, error: Error) {
+        if let Some(payload) = drop_quietly(error) {
+            self.core().keep_panic(payload);
+        }
+    }
+
     /// Frees a record.
     ///
     /// # Safety
@@ -551,6 +631,9 @@ impl Control {
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);
         control.unlink();
+        if let Left::Error(error) = control.left.take() {
+            control.drop_error(error);
+        }
         let (free, whole) = (control.vtable.free, control.whole.get());
         // SAFETY: the table is that of the record's own type.
         unsafe { free(whole) };

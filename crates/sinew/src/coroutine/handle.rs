@@ -21,6 +21,7 @@ use crate::coroutine::body::{self, End};
 use crate::coroutine::control::{Birth, Control, Entry, State};
 use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{pack, unpack};
+use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::spawn::SpawnError;
 
@@ -215,6 +216,12 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.control().outcome()
+    }
+
+    /// The error that the body left in its [context](super::error) when it ended, if it did.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        self.control().left_error()
     }
 
     /// Asks the coroutine to stop: from now on its suspends fail with `Cancelled` when they are resumed. One that has not

@@ -32,8 +32,8 @@
 //!
 //! | event | outcome |
 //! |---|---|
-//! | the body returns | Returned, or Cancelled if it has called [`Suspender::confirm_cancel`] |
-//! | the body panics | Error; [`Coroutine::resume`] raises the panic again |
+//! | the body returns | Returned; Cancelled if it has called [`Suspender::confirm_cancel`]; else Error if it has left an error in its [context](error) |
+//! | the body, or a [cleanup], panics | Error; [`Coroutine::resume`] raises the panic again |
 //! | cancelled before its first resume | Cancelled; the closure is dropped unrun |
 //! | its handle is dropped, or its anchor ends, while it is suspended | its frames are unwound; Cancelled |
 //! | it panics while it is unwound | Error; the anchor raises the first such panic at its end |
@@ -48,10 +48,26 @@
 //! | `fence` | what keeps one from suspending inside a limit or a scope |
 //! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
+//!
+//! # What a coroutine has of its own
+//!
+//! [Cleanups](cleanup) that run at its end, an [error context](error) and an [arena]: coroutines of a
+//! scheduler and stand-alone ones alike. A plain thread has the latter two.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `estate` | where these are kept, and the end of all three |
+//! | `cleanup` | the stack of cleanups |
+//! | `context` | the error context |
+//! | `arena` | the temporary memory |
 
 mod anchor;
+pub mod arena;
 mod body;
+pub mod cleanup;
+mod context;
 mod control;
+mod estate;
 mod fence;
 mod generator;
 mod handle;
@@ -59,11 +75,19 @@ mod suspender;
 mod word;
 
 pub use anchor::{Anchor, anchor};
+pub use cleanup::{defer, try_defer};
 pub use control::State;
 pub(crate) use fence::Fence;
 pub use generator::{Generator, Yielder};
 pub use handle::{Builder, Coroutine, ResumeError, Step};
 pub use suspender::{SuspendError, Suspender};
+
+pub(crate) use estate::{Estate, Settled};
+
+/// The error context of each coroutine, and of each thread's plain code.
+pub mod error {
+    pub use super::context::{last, set, take, with_context};
+}
 
 /// Whether the calling code runs on a coroutine's stack.
 pub(crate) fn is_inside() -> bool {

@@ -58,8 +58,8 @@ impl<In, Out> Suspender<In, Out> {
     /// - [`SuspendError::Cancelled`] as above.
     /// - [`SuspendError::State`], with `out` in it, if the caller does not run on this coroutine's own stack: it is in
     ///   another coroutine that this one has resumed, or in one of a scheduler; also in a destructor that runs because
-    ///   this coroutine panics or is being unwound, in a panic hook, and inside a limit or a scope that this coroutine has
-    ///   opened.
+    ///   this coroutine panics or is being unwound, in a panic hook, in a cleanup or a callback of an event, and inside a limit
+    ///   or a scope that this coroutine has opened.
     /// - [`SuspendError::Ending`] under `panic = "abort"` only: the coroutine is being ended, and has to return.
     #[inline]
     pub fn suspend(&self, out: Out) -> Result<In, SuspendError<In, Out>> {
@@ -98,7 +98,7 @@ impl<In, Out> Suspender<In, Out> {
     ///
     /// # Errors
     ///
-    /// `State` if nothing was requested.
+    /// `State` if nothing was requested, and inside a cleanup of this coroutine.
     pub fn confirm_cancel(&self) -> Result<(), WaitError> {
         if self.control.confirm() {
             Ok(())

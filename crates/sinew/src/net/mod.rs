@@ -19,6 +19,7 @@ mod unix;
 pub use std::net::Shutdown;
 
 pub use addr::{ToSocketAddrs, lookup_host};
+pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use unix::{UnixIncoming, UnixListener, UnixStream};

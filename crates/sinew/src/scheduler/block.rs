@@ -40,6 +40,7 @@ use sinew_core::lock::Lock;
 use sinew_core::timer::TimerNode;
 use sinew_core::wait::{Kind, Node, Queue, Record, Waiter};
 
+use crate::coroutine::Estate;
 use crate::scheduler::body::Vtable;
 use crate::scheduler::door::Door;
 use crate::scheduler::extra::Extra;
@@ -343,6 +344,19 @@ impl Block {
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         let _in_place = self.park.lock();
         self.extra()?.name.get().cloned()
+    }
+
+    /// What is kept for the coroutine at the base of its stack. Owner thread, while it runs on it.
+    pub(crate) fn estate(&self) -> Option<&Estate> {
+        // SAFETY: owner thread; the stack changes hands only at the coroutine's start and end.
+        let stack = unsafe { &*self.stack.get() }.as_ref()?;
+        // SAFETY: `Scheduler::start` has laid it, for this coroutine or an earlier one on the stack.
+        Some(unsafe { Estate::at(stack.base()) })
+    }
+
+    /// Whether a cleanup runs in it, in which no cancel can be confirmed. As for `estate`.
+    pub(crate) fn is_in_cleanup(&self) -> bool {
+        self.estate().is_some_and(Estate::is_in_cleanup)
     }
 
     /// The rarely needed part, if it exists.

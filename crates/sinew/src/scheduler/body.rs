@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use crate::coroutine::{Estate, Settled};
 use crate::join::{JoinError, Outcome};
 use crate::local;
 use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
@@ -28,8 +29,9 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 /// The functions that know a body's types.
 #[derive(Debug)]
 pub(crate) struct Vtable {
-    /// Runs the closure, or drops it if the coroutine was cancelled before it started, and leaves the result.
-    pub(super) run: unsafe fn(&Block),
+    /// Runs the closure, or drops it if the coroutine was cancelled before it started, and leaves the result. The estate is
+    /// that of the stack.
+    pub(super) run: unsafe fn(&Block, &Estate),
     /// Drops the closure of a coroutine that cannot start, and leaves `error` as the result.
     pub(super) refuse: unsafe fn(&Block, JoinError),
     /// Where the result lies: a `Result<T, JoinError>`.
@@ -43,7 +45,8 @@ pub(crate) struct Vtable {
 impl Vtable {
     /// The table of a free block: none of it is called.
     pub(super) const NONE: &'static Self = {
-        unsafe fn run(_: &Block) {}
+        unsafe fn run(_: &Block, _: &Estate) {}
+        unsafe fn free(_: &Block) {}
         unsafe fn refuse(_: &Block, _: JoinError) {}
         unsafe fn result(_: &Block) -> *mut () {
             std::ptr::null_mut()
@@ -56,7 +59,7 @@ impl Vtable {
             refuse,
             result,
             drop_result,
-            free: run,
+            free,
         }
     };
 }
@@ -138,37 +141,38 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         };
     }
 
-    unsafe fn run(block: &Block) {
+    unsafe fn run(block: &Block, estate: &Estate) {
         // SAFETY: the scheduler runs a body once.
         let body = unsafe { Self::take_body(block) };
-        let result = if block.is_cancelled() {
-            drop_quietly(body).map_or(Err(JoinError::cancelled()), |payload| {
-                Err(JoinError::panic(payload))
-            })
+        estate.open();
+        let ended = if block.is_cancelled() {
+            Err(drop_quietly(body))
         } else {
             let body = || {
                 let value = body();
                 thread_state::check_fp_env();
                 value
             };
-            let result = catch_unwind(AssertUnwindSafe(body));
-            thread_state::end_of_body(block);
-            match result {
-                Ok(value) if block.has(flag::CONFIRMED) => drop_quietly(value)
-                    .map_or(Err(JoinError::cancelled()), |payload| {
-                        Err(JoinError::panic(payload))
-                    }),
+            match catch_unwind(AssertUnwindSafe(body)) {
                 Ok(value) => Ok(value),
-                Err(payload) if forced::is_forced(&*payload) => Err(JoinError::cancelled()),
+                Err(payload) if forced::is_forced(&*payload) => Err(None),
                 Err(payload) => {
                     let is_static = block.life.load(Relaxed) & life::STATIC != 0;
                     // SAFETY: the bit says so.
-                    unsafe { exit::land_as(payload, is_static) }.map_err(JoinError::panic)
+                    unsafe { exit::land_as(payload, is_static) }.map_err(Some)
                 }
             }
         };
+        let result = match ended {
+            Ok(value) if !estate.is_used() && !block.has(flag::CONFIRMED) => Ok(value),
+            ended => verdict(ended, block.has(flag::CONFIRMED), estate.settle()),
+        };
+        thread_state::end_of_body(block);
         // SAFETY: the closure has been taken out.
         unsafe { Self::end_with_locals(block, result) };
+        if let Some(payload) = estate.close() {
+            Self::complain(block, payload);
+        }
     }
 
     unsafe fn refuse(block: &Block, error: JoinError) {
@@ -202,6 +206,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
     /// # Safety
     ///
     /// Owner thread; the payload is empty.
+    #[inline]
     unsafe fn end(block: &Block, result: Result<T, JoinError>) {
         let outcome = match &result {
             Ok(_) => Outcome::Returned,
@@ -268,7 +273,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
         unsafe { Self::free(block) };
         match result {
             Err(error) => {
-                if let Some(error) = error.no_stack_error() {
+                if let Some(error) = error.unhandled_error() {
                     unhandled::report_error(block.id(), &error);
                 }
                 error.into_payload()
@@ -287,6 +292,59 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             // SAFETY: allocated by `put`; its content is gone.
             drop(unsafe { Box::from_raw(stage) });
         }
+    }
+}
+
+/// What a coroutine's end comes to. `ended` is what its closure returned, or the payload of its panic, or neither if it
+/// was unwound by force or never ran.
+///
+/// The first of these that holds: it panicked; a cleanup panicked; it was unwound or never ran; it has confirmed a
+/// cancel; it left an error; it returned.
+#[cold]
+#[inline(never)]
+fn verdict<T>(
+    ended: Result<T, Option<Payload>>,
+    is_confirmed: bool,
+    settled: Settled,
+) -> Result<T, JoinError> {
+    let Settled { panic, error } = settled;
+    let (value, verdict) = match (ended, panic, error) {
+        (Ok(value), None, None) if !is_confirmed => return Ok(value),
+        (Ok(value), None, Some(error)) if !is_confirmed => (Some(value), JoinError::left(error)),
+        (Ok(value), None, left) => (
+            Some(value),
+            drop_quietly(left).map_or(JoinError::cancelled(), JoinError::panic),
+        ),
+        (Err(None), None, left) => (
+            None,
+            drop_quietly(left).map_or(JoinError::cancelled(), JoinError::panic),
+        ),
+        (ended, second, left) => {
+            let (value, first) = match ended {
+                Ok(value) => (Some(value), None),
+                Err(first) => (None, first),
+            };
+            let (first, second) = if first.is_some() {
+                (first, second)
+            } else {
+                (second, None)
+            };
+            let more = [drop_quietly(left), second];
+            more.into_iter().flatten().for_each(drop_payload);
+            (
+                value,
+                first.map_or(JoinError::cancelled(), JoinError::panic),
+            )
+        }
+    };
+    // The value is nobody's. A panic of its drop counts, unless there was one before.
+    match drop_quietly(value) {
+        Some(payload) if !verdict.is_panic() => Err(JoinError::panic(payload)),
+        Some(payload) => {
+            drop_payload(payload);
+            Err(verdict)
+        }
+        None => Err(verdict),
     }
 }
 

@@ -1,13 +1,14 @@
-//! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, and whether
-//! that may wait.
+//! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, whether
+//! that may wait, and its estate.
 //!
-//! Owns: the pointer and the flag. It is set for the length of an anchor and never dangles: the anchor takes it back before
+//! Owns: the pointer, the flag and the thread's estate. The pointer is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
 #![expect(unsafe_code, reason = "follows the thread's scheduler pointer")]
 
 use std::cell::Cell;
 use std::ptr;
 
+use crate::coroutine::Estate;
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
 use crate::scheduler::limit::Limit;
@@ -17,6 +18,18 @@ thread_local! {
     static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
     /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// The error context and the arena of the thread's plain code. The only one with a destructor.
+    static ESTATE: Estate = const { Estate::of_thread() };
+}
+
+/// Runs `f` with the estate of the thread's plain code; with `None` if the thread is ending and has dropped it.
+pub(crate) fn with_thread_estate<R>(f: impl FnOnce(Option<&Estate>) -> R) -> R {
+    match ESTATE.try_with(ptr::from_ref) {
+        // SAFETY: thread-locals are dropped after the thread's last frame, or by a destructor of another one, which this
+        // then is part of and which ends first.
+        Ok(estate) => f(Some(unsafe { &*estate })),
+        Err(_) => f(None),
+    }
 }
 
 /// The thread's scheduler, as a raw pointer; null outside of an anchor.
@@ -94,36 +107,56 @@ impl Place<'_> {
         }
     }
 
-    /// Says whether what runs here is such a callback; returns what it was before.
-    fn set_in_callback(self, inside: bool) -> bool {
+    /// Says whether what runs here is such a callback, and a cleanup; returns what it was before.
+    fn set_restrained(self, (in_callback, in_cleanup): (bool, bool)) -> (bool, bool) {
         match self {
-            Self::Frame => false,
+            Self::Frame => (false, false),
             Self::Coroutine(_, block) => {
-                let before = block.has(flag::IN_CALLBACK);
-                if inside {
+                let was_in_callback = block.has(flag::IN_CALLBACK);
+                if in_callback {
                     block.set(flag::IN_CALLBACK);
                 } else {
                     block.clear(flag::IN_CALLBACK);
                 }
-                before
+                let was_in_cleanup = block
+                    .estate()
+                    .is_some_and(|estate| estate.set_in_cleanup(in_cleanup));
+                (was_in_callback, was_in_cleanup)
             }
-            Self::Thread => IN_CALLBACK.replace(inside),
+            // A thread has no cancel that a cleanup could confirm.
+            Self::Thread => (IN_CALLBACK.replace(in_callback), false),
         }
+    }
+
+    fn is_in_cleanup(self) -> bool {
+        matches!(self, Self::Coroutine(_, block) if block.is_in_cleanup())
     }
 }
 
-/// Runs a callback in which every wait of the calling party fails with `State`. It may unwind.
+/// Runs a callback in which every wait of the calling party fails with `State`, and so does a suspend of the stand-alone
+/// coroutine that it runs in. It may unwind.
 pub(crate) fn without_waits<R>(f: impl FnOnce() -> R) -> R {
+    restrained(false, f)
+}
+
+/// The same for a cleanup, in which moreover no cancel can be confirmed.
+pub(crate) fn in_cleanup<R>(f: impl FnOnce() -> R) -> R {
+    restrained(true, f)
+}
+
+fn restrained<R>(is_cleanup: bool, f: impl FnOnce() -> R) -> R {
     /// The place, and how it was before.
-    struct Restore<'a>(Place<'a>, bool);
+    struct Restore<'a>(Place<'a>, (bool, bool));
 
     impl Drop for Restore<'_> {
         fn drop(&mut self) {
-            self.0.set_in_callback(self.1);
+            self.0.set_restrained(self.1);
         }
     }
 
     let place = place();
-    let _restore = Restore(place, place.set_in_callback(true));
+    let in_cleanup = is_cleanup || place.is_in_cleanup();
+    let _restore = Restore(place, place.set_restrained((true, in_cleanup)));
+    let _held = Estate::hold_suspends(is_cleanup);
     f()
 }

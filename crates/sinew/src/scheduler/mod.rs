@@ -63,6 +63,7 @@ use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
 use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
+use crate::coroutine::Estate;
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
 use crate::io::Direction;
@@ -296,7 +297,7 @@ impl Scheduler {
         let budget = self.budget.get();
         if budget > 1 {
             self.budget.set(budget - 1);
-        } else {
+        } else if !me.has(flag::IN_CALLBACK) {
             self.budget.set(0);
             self.ready.push(me);
             self.switch_out(me);
@@ -412,7 +413,8 @@ impl Scheduler {
                 {
                     stack.clean();
                 }
-                let base = stack.base().as_ptr();
+                // SAFETY: a new stack: nothing lies there.
+                let base = unsafe { Estate::lay(stack.base()) };
                 self.bind(block, stack);
                 let address = ptr::from_ref(block).expose_provenance();
                 // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
@@ -787,7 +789,11 @@ unsafe extern "C" fn coroutine_main(block: usize, _value: usize) -> ! {
     let scheduler = current::scheduler();
     // SAFETY: a coroutine runs on its scheduler's thread, whose pointer is set while it runs.
     let scheduler = unsafe { &*scheduler };
-    while let Some(next) = run_body(scheduler, block) {
+    // SAFETY: `start` has bound a stack to it, and laid an estate there.
+    let estate = unsafe { block.as_ref().estate() };
+    // SAFETY: it stays at this stack's base, whoever runs on it.
+    let estate = unsafe { estate.unwrap_unchecked() };
+    while let Some(next) = run_body(scheduler, block, estate) {
         block = next;
     }
     let target = scheduler.next_target();
@@ -798,11 +804,15 @@ unsafe extern "C" fn coroutine_main(block: usize, _value: usize) -> ! {
 /// Runs one coroutine to its end on the stack it is bound to. Returns the next one to run on the same
 /// stack, or `None` when the stack has been given up.
 #[inline(never)]
-fn run_body(scheduler: &Scheduler, block: NonNull<Block>) -> Option<NonNull<Block>> {
+fn run_body(
+    scheduler: &Scheduler,
+    block: NonNull<Block>,
+    estate: &Estate,
+) -> Option<NonNull<Block>> {
     // SAFETY: I3.
     let this = unsafe { block.as_ref() };
     // SAFETY: its closure is there: it has just started.
-    unsafe { (this.vtable.get().run)(this) };
+    unsafe { (this.vtable.get().run)(this, estate) };
     scheduler.finish(this);
     // SAFETY: owner thread; the frame that runs on the stack is this one.
     let stack = unsafe { (*this.stack.get()).take() };
@@ -833,8 +843,10 @@ fn run_body(scheduler: &Scheduler, block: NonNull<Block>) -> Option<NonNull<Bloc
     None
 }
 
-/// Writes who a block is into the overflow report. Reads atomics only.
-unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
+/// Writes who a block is into the overflow report. Reads atomics only. Its address also says that the owner of a stack is
+/// a block.
+#[inline(never)]
+pub(crate) unsafe fn describe(owner: *const (), out: &mut dyn fmt::Write) {
     // SAFETY: blocks are never unmapped.
     let block = unsafe { &*owner.cast::<Block>() };
     let location = block.location.load(Acquire);

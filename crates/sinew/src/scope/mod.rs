@@ -126,7 +126,7 @@ impl fmt::Debug for Scope<'_, '_> {
 /// # Panics
 ///
 /// With the panic of `f`, or with the first panic of a child that nobody joined, after all children have ended; outside of
-/// a coroutine.
+/// a coroutine; in a cleanup or the callback of an event, where nothing may wait.
 ///
 /// # Examples
 ///
@@ -149,9 +149,14 @@ where
 {
     // The children wake the coroutine that is the parent now: a stand-alone one must not suspend and be resumed by another.
     let _fence = Fence::raise();
-    let Place::Coroutine(_, me) = place() else {
+    let here = place();
+    let Place::Coroutine(_, me) = here else {
         panic!("scope called outside of sinew::run: no coroutine to wait in");
     };
+    assert!(
+        here.may_wait(),
+        "scope called in a cleanup or a callback, where nothing may wait for its children"
+    );
     let family = Family {
         alive: Cell::new(0),
         waiting: Cell::new(None),

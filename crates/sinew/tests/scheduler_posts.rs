@@ -529,3 +529,31 @@ fn a_post_wakes_a_scheduler_that_sleeps() {
         });
     }
 }
+
+// contract: O1
+#[test]
+fn posts_are_in_the_figures() {
+    Scheduler::anchor(|s| {
+        let handle = s.handle();
+        let seen = Arc::new(AtomicUsize::new(usize::MAX));
+        let inside = (handle.clone(), seen.clone());
+        handle
+            .post(move || {
+                let (handle, seen) = inside;
+                let posts = handle
+                    .stats()
+                    .map_or(usize::MAX, |stats| stats.posts as usize);
+                seen.store(posts, Relaxed);
+            })
+            .unwrap();
+        handle.post(|| ()).unwrap();
+        assert_eq!(handle.stats().unwrap().posts, 2);
+        s.run().unwrap();
+        assert_eq!(
+            seen.load(Relaxed),
+            1,
+            "the one that runs has left its place"
+        );
+        assert_eq!(handle.stats().unwrap().posts, 0);
+    });
+}

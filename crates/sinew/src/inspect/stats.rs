@@ -18,6 +18,8 @@ pub struct SchedulerStats {
     pub switches: u64,
     /// Timers that wait, as of the same time.
     pub timers: usize,
+    /// Posted closures that wait for their turn, as of the same time.
+    pub posts: u64,
     /// Coroutines that wait for a descriptor, as of the same time.
     pub io_waits: usize,
 }
@@ -69,6 +71,7 @@ pub fn stats() -> Stats {
         total.created += one.created;
         total.switches += one.switches;
         total.timers += one.timers;
+        total.posts += one.posts;
         total.io_waits += one.io_waits;
     }
     let stacks = stack::stats();
@@ -88,6 +91,7 @@ impl crate::scheduler::door::Figures {
             created: self.created.load(Relaxed),
             switches: self.switches.load(Relaxed),
             timers: self.timers.load(Relaxed),
+            posts: self.posts.load(Relaxed),
             io_waits: self.io_waits.load(Relaxed),
         }
     }

@@ -50,6 +50,7 @@ pub(crate) struct Figures {
     pub(crate) created: AtomicU64,
     pub(crate) switches: AtomicU64,
     pub(crate) timers: AtomicUsize,
+    pub(crate) posts: AtomicU64,
     pub(crate) io_waits: AtomicUsize,
 }
 

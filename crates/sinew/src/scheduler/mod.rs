@@ -495,6 +495,7 @@ impl Scheduler {
         // SAFETY: I4.
         let timers = unsafe { &*self.wheel.get() }.len();
         figures.timers.store(timers, Relaxed);
+        figures.posts.store(self.shared.posts.len(), Relaxed);
         figures
             .io_waits
             .store(self.sources.borrow().waiting(), Relaxed);

@@ -186,10 +186,11 @@ impl SchedulerHandle {
         self.shared.door.call();
     }
 
-    /// The scheduler's figures, as it last published them; `None` after its end.
+    /// The scheduler's figures, as it last published them (the posts: as of now); `None` after its end.
     #[must_use]
     pub fn stats(&self) -> Option<SchedulerStats> {
-        let stats = self.shared.door.figures().read();
+        let mut stats = self.shared.door.figures().read();
+        stats.posts = self.queued_posts();
         // ORDERING: Acquire pairs with the Release in `end`. Looked at last: the figures of a door's next owner are not
         // taken for the scheduler's, unless it ends in between.
         (!self.shared.ended.load(Acquire)).then_some(stats)

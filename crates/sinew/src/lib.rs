@@ -1,4 +1,34 @@
 //! Stackful coroutines and structured tasks: straight-line blocking code, std's names and traits, no coloured functions.
+//!
+//! [`run`] starts a scheduler on the calling thread; inside, [`spawn_local`] and [`go_local`] start coroutines. What would block a
+//! thread suspends the coroutine instead: the locks and channels of [`sync`], the sockets of [`net`], [`sleep`], [`park`],
+//! a join. Each wait can time out, and can be cancelled ([`CancelToken`]). Outside of a scheduler the same calls
+//! block the thread.
+//!
+//! A coroutine stays on its thread once it has started, and never outlives the call of [`run`] that it belongs to: so `Rc`,
+//! `RefCell`, thread-locals and borrows across waits are as safe as in a thread, and nothing here is `unsafe` to call but a few
+//! functions that say so.
+//!
+//! ```
+//! use std::time::Duration;
+//! use sinew::sync::channel;
+//!
+//! let total = sinew::run(|| {
+//!     let (sender, receiver) = channel::bounded(4);
+//!     for n in 1..=3_u64 {
+//!         let sender = sender.clone();
+//!         sinew::go_local(move || {
+//!             sinew::sleep(Duration::from_millis(n)).unwrap();
+//!             sender.send(n).unwrap();
+//!         });
+//!     }
+//!     drop(sender);
+//!     receiver.iter().sum::<u64>()
+//! });
+//! assert_eq!(total, 6);
+//! ```
+//!
+//! [`coroutine`] has coroutines to be resumed by hand, without a scheduler; [`inspect`] shows what every live one waits for.
 
 pub mod cancel;
 pub mod coroutine;
@@ -35,3 +65,8 @@ pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local}
 pub use scheduler::step::Progress;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use time::{sleep, sleep_until};
+
+/// The README's listing compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -55,6 +55,8 @@ pub enum Kind {
     Event = 11,
     /// The children of a scope to end.
     Scope = 12,
+    /// A std future to be ready.
+    Future = 20,
 }
 
 impl Kind {
@@ -74,6 +76,7 @@ impl Kind {
             10 => Self::Cancel,
             11 => Self::Event,
             12 => Self::Scope,
+            20 => Self::Future,
             _ => Self::Nothing,
         }
     }
@@ -95,6 +98,7 @@ impl Kind {
             Self::Cancel => "cancel",
             Self::Event => "event",
             Self::Scope => "scope",
+            Self::Future => "future",
         }
     }
 }

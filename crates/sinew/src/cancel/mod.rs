@@ -11,6 +11,7 @@
 
 mod deadline;
 mod limited;
+mod polled;
 
 pub use limited::{shield, timeout, timeout_deadline};
 

@@ -44,6 +44,7 @@ use crate::coroutine::Estate;
 use crate::scheduler::body::Vtable;
 use crate::scheduler::door::Door;
 use crate::scheduler::extra::Extra;
+use crate::scheduler::park_cell::Park;
 use crate::scheduler::slab;
 
 /// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
@@ -78,17 +79,6 @@ pub(crate) mod life {
     pub(crate) const WAITED: u8 = 8;
     /// The type of the result is `'static`. Set at the start for good.
     pub(crate) const STATIC: u8 = 16;
-}
-
-/// The state of the park cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Park {
-    /// Nobody parks, no permit.
-    Empty,
-    /// A wake came early.
-    Permit,
-    /// The coroutine is parked here: the live ticket.
-    Parked,
 }
 
 /// A bit of [`Block::kind`], beside the kind's number: the wait has a deadline, which its timer tells.
@@ -169,7 +159,7 @@ impl Block {
             parent: AtomicU64::new(0),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
-            park: Lock::new(Park::Empty),
+            park: Lock::new(Park::EMPTY),
             life: AtomicU8::new(0),
             outcome: AtomicU8::new(0),
             vtable: Cell::new(Vtable::NONE),

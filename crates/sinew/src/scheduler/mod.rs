@@ -40,6 +40,7 @@ pub(crate) mod extra;
 pub(crate) mod forced;
 pub(crate) mod limit;
 pub(crate) mod object;
+pub(crate) mod park_cell;
 pub(crate) mod post;
 mod ready;
 pub(crate) mod run;
@@ -49,6 +50,7 @@ pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
 pub(crate) mod waiting;
+pub(crate) mod waker;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::os::fd::RawFd;

@@ -181,6 +181,10 @@ pub struct Sender<T> {
 }
 
 impl<T> Sender<T> {
+    pub(crate) fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
     /// Sends a value.
     ///
     /// # Suspends
@@ -336,6 +340,10 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
+    pub(crate) fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
     /// Receives a value.
     ///
     /// # Suspends

@@ -59,6 +59,9 @@ struct Seat<T> {
     slot: UnsafeCell<Option<T>>,
     state: Lock<State>,
     call: Call,
+    /// So that a model sees a seat that is not freed, or too early.
+    #[cfg(loom)]
+    alive: (loom::alloc::Track<()>, UnsafeCell<()>),
 }
 
 struct State {
@@ -263,8 +266,21 @@ impl<T> Seat<T> {
                 waker: Some(waker),
             }),
             call,
+            #[cfg(loom)]
+            alive: (loom::alloc::Track::new(()), UnsafeCell::new(())),
         });
         NonNull::from(Box::leak(seat))
+    }
+
+    /// # Safety
+    ///
+    /// The caller alone knows the seat.
+    unsafe fn free(seat: NonNull<Self>) {
+        // SAFETY: made by `boxed`, and freed once.
+        let seat = unsafe { Box::from_raw(seat.as_ptr()) };
+        #[cfg(loom)]
+        seat.alive.1.with_mut(|_| ());
+        drop(seat);
     }
 
     /// A future has no thread of its own.
@@ -279,11 +295,13 @@ impl<T> Seat<T> {
         // SAFETY: claimed and not woken: alive.
         let this = unsafe { seat.as_ref() };
         let call = this.call;
+        #[cfg(loom)]
+        this.alive.1.with(|_| ());
         let mut state = this.state.lock();
         if state.stage == Stage::Gone {
             drop(state);
             // SAFETY: the party has left it to the winner of the claim.
-            drop(unsafe { Box::from_raw(seat.as_ptr()) });
+            unsafe { Self::free(seat) };
             return;
         }
         state.stage = Stage::Woken;
@@ -304,7 +322,7 @@ impl<T> Drop for Polled<T> {
             && !self.waiting
         {
             // SAFETY: the party's alone: in no queue, and not claimed.
-            drop(unsafe { Box::from_raw(seat.as_ptr()) });
+            unsafe { Seat::free(seat) };
         }
     }
 }

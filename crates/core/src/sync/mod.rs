@@ -11,9 +11,11 @@ mod fifo;
 mod raw_channel;
 mod raw_event;
 mod raw_mutex;
+mod raw_promise;
 mod raw_wait_group;
 
 pub use raw_channel::{Channel, SendFailed, TryRecv, TrySend};
 pub use raw_event::{Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
+pub use raw_promise::{Callbacks, RawPromise};
 pub use raw_wait_group::{CountError, RawWaitGroup};

@@ -27,14 +27,20 @@
 //! `State`), and if it panics the panic goes to the unhandled hook.
 
 mod block_on;
+mod combine;
 mod join;
+mod promise;
 mod waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 pub use block_on::{block_on, block_on_deadline, block_on_timeout};
+pub use combine::{all, any, race};
 pub use join::JoinFuture;
+pub use promise::{
+    Promise, PromiseFuture, PromiseState, PromiseWait, SharedFuture, TaskError,
+};
 pub use waits::{CancelFuture, EventFuture, RecvFuture, SendFuture, WaitGroupFuture};
 
 use crate::scheduler::{current, unhandled};

@@ -132,7 +132,8 @@ fn drive<T>(
             return Ok(value);
         }
         // A future that woke itself is not alone in the world.
-        let reason = if signal.take() {
+        let woke_itself = signal.take();
+        let reason = if woke_itself {
             give_way(waiting)
         } else {
             signal.wait(waiting)
@@ -140,8 +141,8 @@ fn drive<T>(
         if reason == Reason::Woken {
             continue;
         }
-        // The future may have got ready at the same moment: that wins.
-        if signal.take()
+        // The future may have got ready meanwhile: that wins.
+        if (woke_itself || signal.take())
             && let Poll::Ready(value) = poll(&mut context)
         {
             return Ok(value);

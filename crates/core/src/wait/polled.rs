@@ -221,16 +221,53 @@ impl<T> Polled<T> {
         if !self.waiting {
             return (Left::Unclaimed, None);
         }
+        let is_out = {
+            let mut guard = lock.lock();
+            // SAFETY: passed on to the caller.
+            unsafe { self.unlink(queue(&mut guard)) }
+        };
+        self.left(is_out)
+    }
+
+    /// As [`leave`](Self::leave), for a queue that needs no lock because one thread has it for itself.
+    ///
+    /// # Safety
+    ///
+    /// If the party is in a queue it is this one, and the queue is the caller's.
+    pub unsafe fn leave_unlocked(&mut self, queue: &mut Queue) -> (Left, Option<T>) {
+        if !self.waiting {
+            return (Left::Unclaimed, None);
+        }
+        // SAFETY: passed on to the caller.
+        let is_out = unsafe { self.unlink(queue) };
+        self.left(is_out)
+    }
+
+    /// Takes the node out of the queue, if it was not claimed from there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`leave_unlocked`](Self::leave_unlocked); it waits.
+    unsafe fn unlink(&self, queue: &mut Queue) -> bool {
+        let seat = self.seat.expect("a party that waits has a seat");
+        // SAFETY: alive.
+        let node = &unsafe { seat.as_ref() }.node;
+        // The node of a claimed party is the winner's, who may be going along its links: it is not touched.
+        // SAFETY: whoever could link or unlink it holds the lock, and that is the caller.
+        if !unsafe { node.is_linked() } {
+            return false;
+        }
+        // SAFETY: alive, and in this queue.
+        unsafe { queue.remove(NonNull::from(node)) }
+    }
+
+    /// The party has left, unclaimed or not.
+    fn left(&mut self, is_unclaimed: bool) -> (Left, Option<T>) {
+        self.waiting = false;
         let seat = self.seat.expect("a party that waits has a seat");
         // SAFETY: alive.
         let this = unsafe { seat.as_ref() };
-        let is_out = {
-            let mut guard = lock.lock();
-            // SAFETY: alive; if it is linked then in this queue.
-            unsafe { queue(&mut guard).remove(NonNull::from(&this.node)) }
-        };
-        self.waiting = false;
-        if is_out {
+        if is_unclaimed {
             this.waiter.word.disarm();
             return (Left::Unclaimed, self.take());
         }

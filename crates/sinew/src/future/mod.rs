@@ -28,22 +28,25 @@
 
 mod block_on;
 mod combine;
+mod io;
 mod join;
 mod promise;
 mod waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 pub use block_on::{block_on, block_on_deadline, block_on_timeout};
 pub use combine::{all, any, race};
+pub use io::{Async, AsyncStream};
 pub use join::JoinFuture;
 pub use promise::{
     Promise, PromiseFuture, PromiseState, PromiseWait, SharedFuture, TaskError,
 };
 pub use waits::{CancelFuture, EventFuture, RecvFuture, SendFuture, WaitGroupFuture};
 
-use crate::scheduler::{current, unhandled};
+use crate::scheduler::current::{Place, place};
+use crate::scheduler::{current, unhandled, waker};
 
 /// Calls a foreign waker: nothing unwinds into who wakes, and nothing waits.
 pub(crate) fn call(waker: Waker) {
@@ -53,4 +56,21 @@ pub(crate) fn call(waker: Waker) {
     if let Err(payload) = called {
         unhandled::report_contained(0, payload);
     }
+}
+
+/// A poll that is about to succeed at once is a turn too, so that a future which is always ready does not starve the other
+/// coroutines: when the turns are used up it is pending once, and woken.
+///
+/// That is for `block_on` to see, so it happens only where its waker is polled with: another executor may have no way to
+/// give turns.
+#[inline]
+pub(crate) fn take_turn(context: &Context<'_>) -> Poll<()> {
+    if let Place::Coroutine(scheduler, block) = place()
+        && waker::is_of(context.waker(), block)
+        && !scheduler.spend_turn()
+    {
+        context.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    Poll::Ready(())
 }

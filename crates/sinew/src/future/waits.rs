@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use sinew_core::sync::{Channel, RawEvent, RawWaitGroup};
 use sinew_core::wait::Polled;
@@ -55,6 +55,9 @@ impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.party.is_waiting() {
+            ready!(super::take_turn(context));
+        }
         let channel = self.channel;
         channel
             .poll_recv(&mut self.party, context.waker())
@@ -131,6 +134,9 @@ impl<T> Future for SendFuture<'_, T> {
     /// If it was ready before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        if !this.party.is_waiting() {
+            ready!(super::take_turn(context));
+        }
         this.channel
             .poll_send(&mut this.party, &mut this.value, context.waker())
             .map_err(|failed| SendError {
@@ -177,6 +183,9 @@ impl Future for EventFuture<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if !self.party.is_waiting() {
+            ready!(super::take_turn(context));
+        }
         let event = self.event;
         event.poll_wait(&mut self.party, context.waker())
     }

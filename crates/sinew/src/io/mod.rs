@@ -12,6 +12,7 @@ mod named;
 mod raw;
 mod readiness;
 pub(crate) mod source;
+mod watch;
 mod watched;
 
 pub(crate) use established::is_established;
@@ -21,4 +22,5 @@ pub use raw::{
     set_nonblocking, write,
 };
 pub(crate) use source::Direction;
+pub(crate) use watch::Watch;
 pub(crate) use watched::{Limits, Watched};

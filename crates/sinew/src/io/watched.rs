@@ -110,6 +110,11 @@ impl Watched {
         Self { registration, fd }
     }
 
+    /// The number that tells this socket's registrations from others'.
+    pub(super) fn owner(&self) -> u64 {
+        self.registration.owner
+    }
+
     /// Gives the descriptor back.
     pub(crate) fn into_fd(self) -> OwnedFd {
         drop(self.registration);
@@ -176,7 +181,7 @@ impl Watched {
     }
 }
 
-fn is_empty_handed(error: &io::Error) -> bool {
+pub(super) fn is_empty_handed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted

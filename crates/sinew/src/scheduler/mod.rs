@@ -41,6 +41,7 @@ pub(crate) mod forced;
 pub(crate) mod limit;
 pub(crate) mod object;
 pub(crate) mod park_cell;
+pub(crate) mod polled;
 pub(crate) mod post;
 mod ready;
 pub(crate) mod run;
@@ -75,6 +76,7 @@ use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
+use crate::scheduler::polled::Deferred;
 use crate::scheduler::post::Shared;
 use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
@@ -145,6 +147,7 @@ pub struct Scheduler {
     dying: Cell<Option<Stack>>,
     driver: RefCell<Box<dyn Driver>>,
     sources: RefCell<Sources>,
+    deferred: Deferred,
     free: Free,
     ids: Cell<std::ops::Range<u64>>,
     teardown: Cell<Teardown>,
@@ -201,6 +204,7 @@ impl Scheduler {
             dying: Cell::new(None),
             driver: RefCell::new(driver),
             sources: RefCell::new(Sources::new()),
+            deferred: Deferred::new(),
             free: Free::new(),
             ids: Cell::new(0..0),
             teardown: Cell::new(Teardown::No),
@@ -481,11 +485,15 @@ impl Scheduler {
     }
 
     fn poll_driver(&self, deadline_ns: Option<u64>) {
+        // What woke by a waker may be ready already.
+        let deadline_ns = if self.deferred.call() { Some(0) } else { deadline_ns };
         let mut driver = self.driver.borrow_mut();
         let sources = &self.sources;
         driver.poll(deadline_ns, &mut |token, ready| {
             sources.borrow_mut().report(token, ready)
         });
+        drop(driver);
+        self.deferred.call();
     }
 
     /// Publishes how many switches there were since the budget was granted, and grants `next`.
@@ -519,6 +527,7 @@ impl Scheduler {
         let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
         drop(sources);
         stale.wake_all();
+        self.deferred.call();
         Ok(())
     }
 
@@ -528,6 +537,7 @@ impl Scheduler {
         let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
         drop(sources);
         stale.wake_all();
+        self.deferred.call();
     }
 
     /// Links a waiting coroutine's node at a watched descriptor, which is known to have nothing now.

@@ -25,6 +25,13 @@ pub(crate) fn lend(block: &Block) -> ManuallyDrop<Waker> {
     ManuallyDrop::new(unsafe { Waker::new(std::ptr::from_ref(block).cast(), &TABLE) })
 }
 
+/// Whether this is the waker of that coroutine.
+#[inline]
+pub(crate) fn is_of(waker: &Waker, block: &Block) -> bool {
+    std::ptr::eq(waker.data(), std::ptr::from_ref(block).cast())
+        && std::ptr::eq(waker.vtable(), &TABLE)
+}
+
 /// # Safety
 ///
 /// `data` is from a live waker, or a lent one in its time.

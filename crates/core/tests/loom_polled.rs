@@ -69,7 +69,10 @@ fn a_future_gets_the_value_of_another_thread() {
                 let bell = Bell::new();
                 let waker = Waker::from(bell.clone());
                 let mut value = Some(1);
-                while channel.poll_send(&mut party, &mut value, &waker).is_pending() {
+                while channel
+                    .poll_send(&mut party, &mut value, &waker)
+                    .is_pending()
+                {
                     bell.wait();
                 }
             })
@@ -139,7 +142,11 @@ fn a_value_whose_sending_future_is_dropped_is_on_one_side() {
         let bell = Bell::new();
         let waker = Waker::from(bell.clone());
         let mut value = Some(1);
-        assert!(channel.poll_send(&mut party, &mut value, &waker).is_pending());
+        assert!(
+            channel
+                .poll_send(&mut party, &mut value, &waker)
+                .is_pending()
+        );
         let receiving = {
             let channel = channel.clone();
             thread::spawn(move || channel.try_recv().ok())
@@ -182,7 +189,11 @@ fn the_waker_of_the_last_poll_is_called() {
         let event = loom::sync::Arc::new(RawEvent::new(Mode::Manual));
         let mut party = party();
         let (first, second) = (Bell::new(), Bell::new());
-        assert!(event.poll_wait(&mut party, &Waker::from(first)).is_pending());
+        assert!(
+            event
+                .poll_wait(&mut party, &Waker::from(first))
+                .is_pending()
+        );
         let setting = {
             let event = event.clone();
             thread::spawn(move || event.set())

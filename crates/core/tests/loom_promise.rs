@@ -58,8 +58,8 @@ fn of_two_completions_one_wins_and_the_waiter_sees_its_value() {
         let rivals: Vec<_> = [1, 2]
             .map(|number: u8| {
                 let promise = promise.clone();
-                thread::spawn(move || {
-                    match promise.complete(Box::new(u32::from(number)), number) {
+                thread::spawn(
+                    move || match promise.complete(Box::new(u32::from(number)), number) {
                         Ok(callbacks) => {
                             assert_eq!(callbacks.count(), 0);
                             true
@@ -68,13 +68,16 @@ fn of_two_completions_one_wins_and_the_waiter_sees_its_value() {
                             assert_eq!(*value, u32::from(number), "the value comes back");
                             false
                         }
-                    }
-                })
+                    },
+                )
             })
             .into();
         let seen = wait(&promise);
         assert_eq!(promise.end().map(u32::from), Some(seen));
-        let wins: Vec<_> = rivals.into_iter().map(|rival| rival.join().unwrap()).collect();
+        let wins: Vec<_> = rivals
+            .into_iter()
+            .map(|rival| rival.join().unwrap())
+            .collect();
         assert_eq!(wins, [seen == 1, seen == 2]);
     });
 }

@@ -151,9 +151,7 @@ fn a_cancel_that_came_before_loses_to_a_future_that_is_ready() {
                 Ok(()),
                 "one that has woken itself is asked again"
             );
-            let within = shield(|| {
-                block_on_timeout(pending::<()>(), Duration::from_micros(50))
-            });
+            let within = shield(|| block_on_timeout(pending::<()>(), Duration::from_micros(50)));
             assert_eq!(within, Err(WaitError::Timeout), "a shield defers it");
         });
         child.join().unwrap();

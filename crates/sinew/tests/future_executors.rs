@@ -12,8 +12,7 @@ use sinew::future::Promise;
 use sinew::sync::WaitGroup;
 use sinew::sync::channel::{bounded, rendezvous, unbounded};
 use sinew::{
-    CancelToken, SchedulerHandle, WaitError, block_on, go_local, run, sleep, spawn_local,
-    yield_now,
+    CancelToken, SchedulerHandle, WaitError, block_on, go_local, run, sleep, spawn_local, yield_now,
 };
 
 /// Longer than any hesitation of the machine.
@@ -393,7 +392,10 @@ fn futures_that_give_up_at_random_lose_and_double_nothing() {
                             tokio::task::yield_now().await;
                             continue;
                         }
-                        match tokio::time::timeout(LOST, recv).await.expect("a value is lost") {
+                        match tokio::time::timeout(LOST, recv)
+                            .await
+                            .expect("a value is lost")
+                        {
                             Ok(value) => got.push(value),
                             Err(_) => return got,
                         }

@@ -23,7 +23,10 @@ use sinew::{
 const STACK_BYTES: usize = 1 << 20;
 
 fn spawn_deep<T: 'static>(f: impl FnOnce() -> T + 'static) -> sinew::JoinHandle<T> {
-    Builder::new().stack_size(STACK_BYTES).spawn_local(f).unwrap()
+    Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn_local(f)
+        .unwrap()
 }
 
 /// Answers with the body in capitals, after a wait that suspends.
@@ -104,7 +107,8 @@ fn hyper_serves_a_client_that_blocks_on_another_thread() {
     let (told, port) = std::sync::mpsc::channel();
     let client = std::thread::spawn(move || {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port.recv().unwrap())).unwrap();
-        let text = "POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi";
+        let text =
+            "POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi";
         // Byte by byte: every read of the server's is short.
         for byte in text.as_bytes() {
             stream.write_all(std::slice::from_ref(byte)).unwrap();
@@ -173,7 +177,8 @@ fn a_read_that_is_given_up_leaves_the_stream_usable() {
         assert_eq!(byte, *b"x");
         // Closed while it is waited for by a future that is still there.
         let mut reading = pin!(poll_fn(|context| one.poll_read(context, &mut byte)));
-        let mut polled = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context).is_pending()));
+        let mut polled =
+            poll_fn(|context| Poll::Ready(reading.as_mut().poll(context).is_pending()));
         assert_eq!(block_on(&mut polled), Ok(true));
         drop(other);
         assert_eq!(block_on(reading).unwrap().unwrap(), 0);
@@ -197,7 +202,10 @@ fn without_a_scheduler_it_says_so_and_a_scheduler_that_is_gone_is_forgotten() {
         }
     };
     let error = poll(false, &mut byte).unwrap().unwrap_err();
-    assert!(error.to_string().contains("waiting is not possible here"), "{error}");
+    assert!(
+        error.to_string().contains("waiting is not possible here"),
+        "{error}"
+    );
     // Left in the table of one scheduler, polled on another.
     assert!(matches!(poll(true, &mut byte), Err(WaitError::Timeout)));
     assert!(matches!(poll(true, &mut byte), Err(WaitError::Timeout)));
@@ -232,7 +240,9 @@ fn what_is_always_ready_lets_others_run() {
         block_on(async {
             let mut byte = [0];
             for _ in 0..10_000 {
-                poll_fn(|context| one.poll_write(context, b"x")).await.unwrap();
+                poll_fn(|context| one.poll_write(context, b"x"))
+                    .await
+                    .unwrap();
                 // The system call alone: it gives nobody a turn.
                 assert_eq!(rustix::io::read(&other, &mut byte).unwrap(), 1);
             }

@@ -281,7 +281,11 @@ fn a_cancel_is_a_wish_of_which_the_producer_is_told() {
     assert!(!promise.is_cancel_requested());
     future.cancel("no longer needed");
     assert!(promise.is_cancel_requested());
-    assert_eq!(future.state(), PromiseState::Pending, "it is for the producer to say");
+    assert_eq!(
+        future.state(),
+        PromiseState::Pending,
+        "it is for the producer to say"
+    );
     assert_eq!(&*future.cause().unwrap().reason, "no longer needed");
     assert!(promise.cancel_token().is_cancelled());
     promise.resolve(5).unwrap();
@@ -448,9 +452,21 @@ fn all_any_and_race() {
     assert!(promises.all(|promise| promise.is_cancel_requested() && promise.cancel()));
     assert_eq!(made.state(), PromiseState::Cancelled);
 
-    assert!(all(Vec::<SharedFuture<u8>>::new()).get().unwrap().unwrap().is_empty());
-    assert_eq!(any(Vec::<SharedFuture<u8>>::new()).state(), PromiseState::Closed);
-    assert_eq!(race(Vec::<SharedFuture<u8>>::new()).state(), PromiseState::Closed);
+    assert!(
+        all(Vec::<SharedFuture<u8>>::new())
+            .get()
+            .unwrap()
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        any(Vec::<SharedFuture<u8>>::new()).state(),
+        PromiseState::Closed
+    );
+    assert_eq!(
+        race(Vec::<SharedFuture<u8>>::new()).state(),
+        PromiseState::Closed
+    );
 }
 
 /// A value whose clone looks at the very futures that it is gathered from.

@@ -109,7 +109,8 @@ impl<V, C> RawPromise<V, C> {
     #[inline]
     fn fill(&self, value: V, end: u8) -> Callbacks<C> {
         // SAFETY: I2: nobody else writes, and nobody reads yet.
-        self.value.with_mut(|place| unsafe { (*place).write(value) });
+        self.value
+            .with_mut(|place| unsafe { (*place).write(value) });
         let done = CLAIMED | DONE | u32::from(end) << END_SHIFT;
         // ORDERING: Release publishes the value to who sees DONE; Acquire sees what who set WAITED did before.
         if self.word.fetch_or(done, AcqRel) & WAITED == 0 {
@@ -141,7 +142,10 @@ impl<V, C> RawPromise<V, C> {
     pub fn end(&self) -> Option<u8> {
         // ORDERING: Acquire pairs with the Release in `fill`.
         let word = self.word.load(Acquire);
-        #[expect(clippy::cast_possible_truncation, reason = "the number is in these bits")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the number is in these bits"
+        )]
         (word & DONE != 0).then_some((word >> END_SHIFT) as u8)
     }
 
@@ -154,7 +158,10 @@ impl<V, C> RawPromise<V, C> {
             return None;
         }
         // SAFETY: I2: written, and only read while `self` is shared.
-        Some(self.value.with(|place| unsafe { (*place).assume_init_ref() }))
+        Some(
+            self.value
+                .with(|place| unsafe { (*place).assume_init_ref() }),
+        )
     }
 
     /// Takes the value out, if there is one. Nothing can be put in its place.
@@ -166,7 +173,10 @@ impl<V, C> RawPromise<V, C> {
         }
         self.word.store(word & !DONE, Relaxed);
         // SAFETY: I2: written; read once, as DONE is gone.
-        Some(self.value.with(|place| unsafe { (*place).assume_init_read() }))
+        Some(
+            self.value
+                .with(|place| unsafe { (*place).assume_init_read() }),
+        )
     }
 
     /// Leaves a callback for the completer.

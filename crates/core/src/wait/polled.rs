@@ -199,7 +199,10 @@ impl<T> Polled<T> {
     /// Panics if it waits.
     #[must_use]
     pub fn take(&mut self) -> Option<T> {
-        assert!(!self.waiting, "the slot is the primitive's while the party waits");
+        assert!(
+            !self.waiting,
+            "the slot is the primitive's while the party waits"
+        );
         let seat = self.seat?;
         // SAFETY: alive.
         let seat = unsafe { seat.as_ref() };

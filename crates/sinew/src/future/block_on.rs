@@ -83,10 +83,7 @@ pub fn block_on_deadline<F: Future>(future: F, deadline: Instant) -> Result<F::O
     block_on_until(future, Some(clock::instant_ns(deadline)))
 }
 
-fn block_on_until<F: Future>(
-    future: F,
-    deadline_ns: Option<u64>,
-) -> Result<F::Output, WaitError> {
+fn block_on_until<F: Future>(future: F, deadline_ns: Option<u64>) -> Result<F::Output, WaitError> {
     let waiting = Waiting::new(deadline_ns)?;
     let mut future = pin!(future);
     match waiting.block() {

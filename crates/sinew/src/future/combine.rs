@@ -152,14 +152,18 @@ pub fn all<T: Clone + Send + Sync + 'static>(
         return SharedFuture::ready(Ok(Vec::new()));
     }
     let places: Vec<Option<T>> = sources.iter().map(|_| None).collect();
-    gather(&sources, (missing, places), |(missing, places), index, result| {
-        match result {
-            Ok(value) => places[index] = Some(value),
-            Err(error) => return Some(Err(error)),
-        }
-        *missing -= 1;
-        (*missing == 0).then(|| Ok(places.drain(..).flatten().collect()))
-    })
+    gather(
+        &sources,
+        (missing, places),
+        |(missing, places), index, result| {
+            match result {
+                Ok(value) => places[index] = Some(value),
+                Err(error) => return Some(Err(error)),
+            }
+            *missing -= 1;
+            (*missing == 0).then(|| Ok(places.drain(..).flatten().collect()))
+        },
+    )
 }
 
 /// The first value; if all end without one, the last of the ends. Of no sources: closed.

@@ -81,7 +81,9 @@ impl<S: AsyncStream> Async<S> {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         ready!(super::take_turn(context));
-        self.stream.stream().poll_read(&mut self.read, context, buffer)
+        self.stream
+            .stream()
+            .poll_read(&mut self.read, context, buffer)
     }
 
     /// Writes what there is room for.
@@ -91,7 +93,9 @@ impl<S: AsyncStream> Async<S> {
     /// As std's `write`, never `WouldBlock`.
     pub fn poll_write(&mut self, context: &Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         ready!(super::take_turn(context));
-        self.stream.stream().poll_write(&mut self.write, context, buffer)
+        self.stream
+            .stream()
+            .poll_write(&mut self.write, context, buffer)
     }
 
     /// Ends the writing: the other side reads an end.

@@ -57,7 +57,10 @@ impl<T> Future for JoinFuture<T> {
     /// If it was ready before.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let handle = this.handle.as_ref().expect("a future is not polled after its end");
+        let handle = this
+            .handle
+            .as_ref()
+            .expect("a future is not polled after its end");
         if Self::poll_end(handle.block(), &mut this.party, context).is_pending() {
             return Poll::Pending;
         }

@@ -221,7 +221,10 @@ unsafe impl<T: Send> Sync for Promise<T> {}
 
 impl<T> Promise<T> {
     /// The two sides of a value to come.
-    #[expect(clippy::new_ret_no_self, reason = "the two sides are made together, as channels are")]
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "the two sides are made together, as channels are"
+    )]
     #[must_use]
     pub fn new() -> (Self, SharedFuture<T>) {
         let inner = Arc::new(Inner {
@@ -299,7 +302,10 @@ impl<T> Promise<T> {
     /// Whether someone asked to stop, by [`SharedFuture::cancel`].
     #[must_use]
     pub fn is_cancel_requested(&self) -> bool {
-        self.inner.token.get().is_some_and(CancelToken::is_cancelled)
+        self.inner
+            .token
+            .get()
+            .is_some_and(CancelToken::is_cancelled)
     }
 
     /// The token that fires when someone asks to stop. It is for the producer to heed: nothing else happens.
@@ -632,11 +638,9 @@ impl<T: Clone> Future for PromiseFuture<T> {
         }
         let future = this.future.take().expect("it was there before");
         Poll::Ready(future.try_take().unwrap_or_else(|future| {
-            future
-                .get()
-                .map_or(Err(TaskError::Closed), |result| {
-                    result.cloned().map_err(TaskError::clone)
-                })
+            future.get().map_or(Err(TaskError::Closed), |result| {
+                result.cloned().map_err(TaskError::clone)
+            })
         }))
     }
 }

@@ -71,9 +71,8 @@ impl Watched {
         }
         let fd = self.as_fd();
         let (number, owner, direction) = (fd.as_raw_fd(), self.owner(), watch.direction);
-        let in_place = current::with_scheduler(|scheduler| {
-            scheduler.may_be_ready(number, owner, direction)
-        });
+        let in_place =
+            current::with_scheduler(|scheduler| scheduler.may_be_ready(number, owner, direction));
         let Some(mut worth_trying) = in_place else {
             return Poll::Ready(Err(WaitError::State.into()));
         };

@@ -486,7 +486,11 @@ impl Scheduler {
 
     fn poll_driver(&self, deadline_ns: Option<u64>) {
         // What woke by a waker may be ready already.
-        let deadline_ns = if self.deferred.call() { Some(0) } else { deadline_ns };
+        let deadline_ns = if self.deferred.call() {
+            Some(0)
+        } else {
+            deadline_ns
+        };
         let mut driver = self.driver.borrow_mut();
         let sources = &self.sources;
         driver.poll(deadline_ns, &mut |token, ready| {

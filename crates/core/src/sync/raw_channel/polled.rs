@@ -21,9 +21,7 @@ impl<T> Channel<T> {
     /// [`Reason::Closed`] if the channel is closed and nothing is left.
     pub fn poll_recv(&self, party: &mut Polled<T>, waker: &Waker) -> Poll<Result<T, Reason>> {
         if party.is_waiting() {
-            return party
-                .poll(waker)
-                .map(|reason| party.take().ok_or(reason));
+            return party.poll(waker).map(|reason| party.take().ok_or(reason));
         }
         match self.try_recv() {
             Ok(value) => return Poll::Ready(Ok(value)),

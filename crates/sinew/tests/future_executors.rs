@@ -10,7 +10,7 @@ use std::time::Duration;
 use sinew::event::Event;
 use sinew::future::Promise;
 use sinew::sync::WaitGroup;
-use sinew::sync::channel::{bounded, rendezvous, unbounded};
+use sinew::sync::channel::{Receiver, Sender, bounded, rendezvous, unbounded};
 use sinew::{
     CancelToken, SchedulerHandle, WaitError, block_on, go_local, run, sleep, spawn_local, yield_now,
 };
@@ -326,7 +326,50 @@ fn coroutines_run_what_tokio_makes() {
     });
 }
 
-/// Values from threads, coroutines and futures to receivers half of which give up at random moments.
+/// Sends all values by futures, of which every one that is pending once is given up and made anew.
+async fn send_impatiently(sender: &Sender<u64>, values: impl Iterator<Item = u64>) {
+    for mut value in values {
+        loop {
+            let mut send = sender.send_async(value);
+            if let Some(result) = smol::future::poll_once(&mut send).await {
+                result.unwrap();
+                break;
+            }
+            smol::future::yield_now().await;
+            match send.give_up() {
+                None => break,
+                Some(back) => value = back,
+            }
+        }
+    }
+}
+
+/// Receives until the channel is closed; an impatient one gives every second future up after one poll, claimed or not.
+async fn receive(receiver: Receiver<u64>, is_impatient: bool) -> Vec<u64> {
+    let mut got = Vec::new();
+    for round in 0_u64.. {
+        let mut recv = receiver.recv_async();
+        let result = if is_impatient && round.is_multiple_of(2) {
+            match smol::future::poll_once(&mut recv).await {
+                Some(result) => result,
+                None => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            }
+        } else {
+            let waited = tokio::time::timeout(LOST, recv).await;
+            waited.expect("a value is lost")
+        };
+        match result {
+            Ok(value) => got.push(value),
+            Err(_) => break,
+        }
+    }
+    got
+}
+
+/// Values from threads, coroutines and futures to receivers some of which give up at random moments.
 // contract: A2
 #[test]
 fn futures_that_give_up_at_random_lose_and_double_nothing() {
@@ -336,73 +379,28 @@ fn futures_that_give_up_at_random_lose_and_double_nothing() {
         Ok(text) => text.parse().expect("SINEW_STRESS is a number"),
         Err(_) => 1,
     };
-    let each = 3_000 * factor;
+    let each = 2_000 * factor;
     let runtime = tokio();
     for capacity in [0, 1, 3, usize::MAX] {
         let (sender, receiver) = match capacity {
             usize::MAX => unbounded(),
             capacity => bounded(capacity),
         };
-        let mut senders = Vec::new();
-        for party in 0..SENDERS {
-            let sender = sender.clone();
-            senders.push(std::thread::spawn(move || {
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|party| {
+                let sender = sender.clone();
                 let values = (0..each).map(move |number| party * each + number);
-                match party {
+                std::thread::spawn(move || match party {
                     0 => values.for_each(|value| sender.send(value).unwrap()),
                     1 => run(move || values.for_each(|value| sender.send(value).unwrap())),
-                    // One that gives up in between and tries again.
-                    _ => smol::block_on(async {
-                        for mut value in values {
-                            loop {
-                                let mut send = sender.send_async(value);
-                                let polled = smol::future::poll_once(&mut send).await;
-                                if let Some(result) = polled {
-                                    break result.unwrap();
-                                }
-                                smol::future::yield_now().await;
-                                match send.give_up() {
-                                    None => break,
-                                    Some(back) => value = back,
-                                }
-                            }
-                        }
-                    }),
-                }
-            }));
-        }
-        drop(sender);
-        let receivers: Vec<_> = (0..3_u64)
-            .map(|kind| {
-                let receiver = receiver.clone();
-                runtime.spawn(async move {
-                    let mut got = Vec::new();
-                    let mut round = kind;
-                    loop {
-                        round += 1;
-                        let mut recv = receiver.recv_async();
-                        if kind > 0 && round.is_multiple_of(2) {
-                            // Given up after a poll or two, claimed or not.
-                            if let Some(result) = smol::future::poll_once(&mut recv).await {
-                                match result {
-                                    Ok(value) => got.push(value),
-                                    Err(_) => return got,
-                                }
-                            }
-                            tokio::task::yield_now().await;
-                            continue;
-                        }
-                        match tokio::time::timeout(LOST, recv)
-                            .await
-                            .expect("a value is lost")
-                        {
-                            Ok(value) => got.push(value),
-                            Err(_) => return got,
-                        }
-                    }
+                    _ => smol::block_on(send_impatiently(&sender, values)),
                 })
             })
             .collect();
+        drop(sender);
+        let receivers: Vec<_> = [false, true, true]
+            .map(|is_impatient| runtime.spawn(receive(receiver.clone(), is_impatient)))
+            .into();
         drop(receiver);
         for sender in senders {
             sender.join().unwrap();

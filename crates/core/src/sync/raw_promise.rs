@@ -157,11 +157,10 @@ impl<V, C> RawPromise<V, C> {
         if self.word.load(Acquire) & DONE == 0 {
             return None;
         }
-        // SAFETY: I2: written, and only read while `self` is shared.
-        Some(
-            self.value
-                .with(|place| unsafe { (*place).assume_init_ref() }),
-        )
+        Some(self.value.with(|place| {
+            // SAFETY: I2: written, and only read while `self` is shared.
+            unsafe { &*place.cast::<V>() }
+        }))
     }
 
     /// Takes the value out, if there is one. Nothing can be put in its place.
@@ -172,11 +171,10 @@ impl<V, C> RawPromise<V, C> {
             return None;
         }
         self.word.store(word & !DONE, Relaxed);
-        // SAFETY: I2: written; read once, as DONE is gone.
-        Some(
-            self.value
-                .with(|place| unsafe { (*place).assume_init_read() }),
-        )
+        Some(self.value.with(|place| {
+            // SAFETY: I2: written; read once, as DONE is gone.
+            unsafe { place.cast::<V>().read() }
+        }))
     }
 
     /// Leaves a callback for the completer.

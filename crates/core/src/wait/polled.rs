@@ -135,8 +135,8 @@ impl<T> Polled<T> {
         let seat = self.seat.expect("a party is prepared before it is linked");
         // SAFETY: the party's alone until it is linked.
         let this = unsafe { seat.as_ref() };
-        // SAFETY: as above. What was there was taken before.
         this.slot.with_mut(|slot| {
+            // SAFETY: as above.
             let before = mem::replace(unsafe { &mut *slot }, value);
             debug_assert!(before.is_none(), "the slot of an earlier wait was emptied");
             mem::forget(before);

@@ -221,10 +221,6 @@ unsafe impl<T: Send> Sync for Promise<T> {}
 
 impl<T> Promise<T> {
     /// The two sides of a value to come.
-    #[expect(
-        clippy::new_ret_no_self,
-        reason = "the two sides are made together, as channels are"
-    )]
     #[must_use]
     pub fn new() -> (Self, SharedFuture<T>) {
         let inner = Arc::new(Inner {

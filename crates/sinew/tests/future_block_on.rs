@@ -201,7 +201,11 @@ fn deadlines_that_are_over_or_near_all_return() {
 fn a_wake_during_the_poll_is_not_lost() {
     run(|| {
         assert_eq!(block_on(once(|waker| waker.wake_by_ref())), Ok(()));
-        assert_eq!(block_on(once(|waker| waker.clone().wake())), Ok(()));
+        let by_value = once(|waker| {
+            let waker = waker.clone();
+            waker.wake();
+        });
+        assert_eq!(block_on(by_value), Ok(()));
         let from_afar = once(|waker| {
             let waker = waker.clone();
             std::thread::spawn(move || waker.wake()).join().unwrap();

@@ -494,6 +494,48 @@ fn a_clone_may_use_what_it_is_gathered_for() {
 
 // contract: T1
 #[test]
+fn a_callback_that_panics_closes_what_was_to_be_made() {
+    let (promise, future) = Promise::<u8>::new();
+    let made = future.map(|_| -> u8 { panic!("in a callback") });
+    let after = future.map(|n| *n);
+    promise.resolve(1).unwrap();
+    assert_eq!(made.state(), PromiseState::Closed);
+    assert_eq!(after.get().unwrap().unwrap(), &1, "the next one is called");
+}
+
+// contract: T1
+#[test]
+fn gathered_futures_leave_nothing_behind() {
+    let (value, drops) = counted();
+    let value = Arc::new(value);
+    for kept in 0..2 {
+        let (first, one) = Promise::<Arc<Counted>>::new();
+        let (second, two) = Promise::<Arc<Counted>>::new();
+        let sources = [one, two];
+        let made = race(sources.clone());
+        let every = all(sources.clone());
+        let some = any(sources.clone());
+        drop(sources);
+        if kept == 0 {
+            drop((made, every, some));
+            assert!(first.resolve(value.clone()).is_ok());
+            assert!(second.resolve(value.clone()).is_ok());
+        } else {
+            assert!(first.resolve(value.clone()).is_ok());
+            assert!(made.is_done() && some.is_done() && !every.is_done());
+            assert_eq!(Arc::strong_count(&value), 4, "one each, and ours");
+            drop(second);
+            assert_eq!(every.state(), PromiseState::Closed);
+            every.cancel("too late");
+        }
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+    drop(value);
+    assert_eq!(drops.load(SeqCst), 1);
+}
+
+// contract: T1
+#[test]
 fn what_pending_futures_were_made_of_goes_with_them() {
     let (value, drops) = counted();
     let (promise, future) = Promise::<Arc<Counted>>::new();

@@ -4,6 +4,9 @@
 //!
 //! A cancel of what was made is passed on to all its sources. Sources that are not needed any more go on: whoever
 //! wants them stopped cancels them.
+//!
+//! While a source is pending it and what is made of it keep each other: by the callback, and by the cancel that is passed on. The
+//! source's end, which comes with its last promise at the latest, undoes both.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,8 +31,9 @@ impl<T: Send + Sync + 'static> SharedFuture<T> {
         f: impl FnOnce(&T) -> U + Send + 'static,
     ) -> SharedFuture<U> {
         let (promise, made) = Promise::new();
-        self.cancel_with(&made.cancel_token());
+        let passing = self.cancel_with(&made.cancel_token());
         self.on_done(move |result| {
+            drop(passing);
             let result = result.map(f).map_err(TaskError::clone);
             // Nobody else completes it.
             drop(promise.complete(result));
@@ -46,17 +50,21 @@ impl<T: Send + Sync + 'static> SharedFuture<T> {
         f: impl FnOnce(&T) -> SharedFuture<U> + Send + 'static,
     ) -> SharedFuture<U> {
         let (promise, made) = Promise::new();
-        self.cancel_with(&made.cancel_token());
         let token = promise.cancel_token();
-        self.on_done(move |result| match result {
-            Ok(value) => {
-                let second = f(value);
-                second.cancel_with(&token);
-                second.on_done(move |result| {
-                    drop(promise.complete(copy(result)));
-                });
+        let passing = self.cancel_with(&token);
+        self.on_done(move |result| {
+            drop(passing);
+            match result {
+                Ok(value) => {
+                    let second = f(value);
+                    let passing = second.cancel_with(&token);
+                    second.on_done(move |result| {
+                        drop(passing);
+                        drop(promise.complete(copy(result)));
+                    });
+                }
+                Err(error) => drop(promise.complete(Err(error.clone()))),
             }
-            Err(error) => drop(promise.complete(Err(error.clone()))),
         });
         made
     }
@@ -89,6 +97,7 @@ where
     S: Send + 'static,
 {
     let (promise, made) = Promise::new();
+    let token = promise.cancel_token();
     let gathering = Arc::new((
         Mutex::new(Gathering {
             promise: Some(promise),
@@ -97,9 +106,10 @@ where
         gather,
     ));
     for (index, source) in sources.iter().enumerate() {
-        source.cancel_with(&made.cancel_token());
+        let passing = source.cancel_with(&token);
         let gathering = gathering.clone();
         source.on_done(move |result| {
+            drop(passing);
             let (gathering, gather) = &*gathering;
             if lock(gathering).promise.is_none() {
                 return;

@@ -28,6 +28,7 @@
 
 mod block_on;
 mod combine;
+mod counted;
 mod io;
 mod join;
 mod promise;

@@ -16,9 +16,9 @@ use std::future::{Future, IntoFuture};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -26,7 +26,8 @@ use std::{fmt, io};
 use sinew_core::sync::{Callbacks, RawPromise};
 use sinew_core::wait::Polled;
 
-use crate::cancel::{CancelToken, Cause};
+use super::counted::Counted;
+use crate::cancel::{CancelToken, Cause, Registration};
 use crate::error::{Cancelled, Closed, Error, ErrorKind, WaitError};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
@@ -210,7 +211,7 @@ impl<T> Drop for Inner<T> {
 /// });
 /// ```
 pub struct Promise<T> {
-    inner: Arc<Inner<T>>,
+    inner: Counted<Inner<T>>,
 }
 
 // SAFETY: what it does with the value is to bring it, and perhaps to drop it. That another thread reads it meanwhile
@@ -223,18 +224,13 @@ impl<T> Promise<T> {
     /// The two sides of a value to come.
     #[must_use]
     pub fn new() -> (Self, SharedFuture<T>) {
-        let inner = Arc::new(Inner {
+        let (inner, second) = Counted::pair(Inner {
             raw: RawPromise::new(),
             producers: AtomicUsize::new(1),
             looked: AtomicBool::new(false),
             token: OnceLock::new(),
         });
-        (
-            Self {
-                inner: inner.clone(),
-            },
-            SharedFuture { inner },
-        )
+        (Self { inner }, SharedFuture { inner: second })
     }
 
     /// Brings the value. Who waits is woken; callbacks are called here.
@@ -371,7 +367,7 @@ impl<T> fmt::Debug for Promise<T> {
 ///
 /// An error that nobody has looked at goes to the unhandled hook ([`crate::inspect::on_unhandled`]), once, with the last reference.
 pub struct SharedFuture<T> {
-    inner: Arc<Inner<T>>,
+    inner: Counted<Inner<T>>,
 }
 
 // SAFETY: references on several threads read the value at once, and any may be the one that drops it.
@@ -417,7 +413,7 @@ impl<T> SharedFuture<T> {
     /// The reference comes back if not.
     pub fn try_take(mut self) -> Result<Result<T, TaskError>, Self> {
         if self.is_done()
-            && let Some(inner) = Arc::get_mut(&mut self.inner)
+            && let Some(inner) = self.inner.get_mut()
             && let Some(result) = inner.raw.take()
         {
             return Ok(result);
@@ -518,31 +514,13 @@ impl<T> SharedFuture<T> {
         self.inner.token.get_or_init(CancelToken::new).clone()
     }
 
-    /// Asks the producer to stop when `token` fires.
-    pub(super) fn cancel_with(&self, token: &CancelToken)
+    /// Asks the producer to stop when `token` fires, as long as the registration is kept.
+    pub(super) fn cancel_with(&self, token: &CancelToken) -> Registration
     where
         T: Send + Sync + 'static,
     {
-        // Weak: one that is pending is kept by its producer, and one that is not has nothing to stop.
-        let inner = WeakInner(Arc::downgrade(&self.inner));
-        let registration = token.on_cancel(move |cause| {
-            if let Some(inner) = inner.upgrade() {
-                SharedFuture { inner }.cancel(&*cause.reason);
-            }
-        });
-        registration.forget();
-    }
-}
-
-/// A weak reference to the shared part, which may be sent as a strong one may.
-struct WeakInner<T>(Weak<Inner<T>>);
-
-// SAFETY: as for `SharedFuture`.
-unsafe impl<T: Send + Sync> Send for WeakInner<T> {}
-
-impl<T> WeakInner<T> {
-    fn upgrade(&self) -> Option<Arc<Inner<T>>> {
-        self.0.upgrade()
+        let future = self.clone();
+        token.on_cancel(move |cause| future.cancel(&*cause.reason))
     }
 }
 

@@ -520,16 +520,18 @@ fn gathered_futures_leave_nothing_behind() {
             drop((made, every, some));
             assert!(first.resolve(value.clone()).is_ok());
             assert!(second.resolve(value.clone()).is_ok());
+            assert_eq!(Arc::strong_count(&value), 1);
         } else {
             assert!(first.resolve(value.clone()).is_ok());
             assert!(made.is_done() && some.is_done() && !every.is_done());
             assert_eq!(Arc::strong_count(&value), 4, "one each, and ours");
             drop(second);
             assert_eq!(every.state(), PromiseState::Closed);
+            assert_eq!(Arc::strong_count(&value), 3, "what was gathered is gone");
             every.cancel("too late");
         }
-        assert_eq!(Arc::strong_count(&value), 1);
     }
+    assert_eq!(Arc::strong_count(&value), 1);
     drop(value);
     assert_eq!(drops.load(SeqCst), 1);
 }

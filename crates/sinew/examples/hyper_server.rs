@@ -19,7 +19,10 @@ use sinew::{Builder, block_on, go_local, run};
 const STACK_BYTES: usize = 1 << 20;
 
 async fn hello(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let text = format!("hello from coroutine, you asked for {}\n", request.uri().path());
+    let text = format!(
+        "hello from coroutine, you asked for {}\n",
+        request.uri().path()
+    );
     Ok(Response::new(Full::from(text)))
 }
 

@@ -13,7 +13,7 @@ mod raw_event;
 mod raw_mutex;
 mod raw_wait_group;
 
-pub use raw_channel::{Channel, SendFailed, TryRecv, TrySend};
-pub use raw_event::{Mode, RawEvent, Signal};
+pub use raw_channel::{Channel, RecvArm, SendArm, SendFailed, TryRecv, TrySend};
+pub use raw_event::{EventArm, Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
-pub use raw_wait_group::{CountError, RawWaitGroup};
+pub use raw_wait_group::{CountError, RawWaitGroup, WaitGroupArm};

@@ -7,7 +7,7 @@
 )]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sinew_core::wait::{Kind, Reason, Record, Suspend};
@@ -78,11 +78,24 @@ pub(super) fn wait_ready(
             // SAFETY: linked above, by this waiter.
             let lives = unsafe { scheduler.unlink_source(number, direction, node, life) };
             if reason == Reason::Closed || (reason == Reason::Woken && !lives) {
-                let what = format!("descriptor {number} was closed while it was waited for");
-                return Err(io::Error::new(io::ErrorKind::NotConnected, what));
+                return Err(closed(number));
             }
             Ok(waiting.result(reason)?)
         }
+    }
+}
+
+/// The descriptor with this number went while somebody waited for it.
+pub(super) fn closed(number: RawFd) -> io::Error {
+    let what = format!("descriptor {number} was closed while it was waited for");
+    io::Error::new(io::ErrorKind::NotConnected, what)
+}
+
+/// What poll(2) is asked for.
+pub(crate) fn poll_flags(direction: Direction) -> PollFlags {
+    match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
     }
 }
 
@@ -103,16 +116,12 @@ pub(super) fn is_ready_unless_waiting(
 }
 
 /// Blocks the thread until the descriptor is ready.
-fn poll_thread(
+pub(super) fn poll_thread(
     fd: BorrowedFd<'_>,
     direction: Direction,
     deadline_ns: Option<u64>,
 ) -> io::Result<()> {
-    let flags = match direction {
-        Direction::Read => PollFlags::IN,
-        Direction::Write => PollFlags::OUT,
-    };
-    let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+    let mut fds = [PollFd::from_borrowed_fd(fd, poll_flags(direction))];
     loop {
         let timeout = deadline_ns.map(|deadline_ns| {
             let left_ns = deadline_ns.saturating_sub(clock::now_ns());

@@ -16,6 +16,7 @@ use sinew_core::wait::Reason;
 use crate::error::WaitError;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
+use crate::sync::select::{RecvArm, SendArm};
 use crate::sys::clock;
 
 /// A channel without a buffer: a send returns only when a receiver has taken the value.
@@ -229,6 +230,12 @@ impl<T> Sender<T> {
         })
     }
 
+    /// To send, as one of several things of which one happens: an arm of a [`select`](crate::sync::select). The value
+    /// is taken out of `value` when it is sent, and stays there otherwise; while there is none the arm does not take effect.
+    pub fn send_arm<'a>(&'a self, value: &'a mut Option<T>) -> SendArm<'a, T> {
+        SendArm::new(&self.channel, value)
+    }
+
     /// Tries before it looks at the clock.
     fn send_until(&self, value: T, deadline_ns: impl FnOnce() -> u64) -> Result<(), SendError<T>> {
         match self.channel.try_send(value) {
@@ -382,6 +389,11 @@ impl<T> Receiver<T> {
             TryRecv::Empty => TryRecvError::Empty,
             TryRecv::Closed => TryRecvError::Closed,
         })
+    }
+
+    /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn recv_arm(&self) -> RecvArm<'_, T> {
+        RecvArm::new(&self.channel)
     }
 
     /// Tries before it looks at the clock.

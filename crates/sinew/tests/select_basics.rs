@@ -112,12 +112,18 @@ fn every_kind_of_arm_takes_effect_later() {
         group.add(1);
         let done = group.clone();
         in_the_background(move || done.done());
-        assert_eq!(select! { _ = group.wait() => 1, _ = never.wait() => 0 }, Ok(1));
+        assert_eq!(
+            select! { _ = group.wait() => 1, _ = never.wait() => 0 },
+            Ok(1)
+        );
 
         let token = CancelToken::new();
         let fire = token.clone();
         in_the_background(move || fire.cancel("later"));
-        assert_eq!(select! { _ = token.wait() => 1, _ = never.wait() => 0 }, Ok(1));
+        assert_eq!(
+            select! { _ = token.wait() => 1, _ = never.wait() => 0 },
+            Ok(1)
+        );
 
         let start = now();
         let got = select! { _ = never.wait() => 0, () = after(HOUR) => 1, () = after(SOON) => 2 };
@@ -362,13 +368,19 @@ fn a_cancel_ends_it_and_nothing_has_happened() {
         yield_now().unwrap();
         handle.cancel("enough");
         assert_eq!(handle.join().unwrap(), Err(WaitError::Cancelled));
-        assert!(sender.is_closed(), "the receiver is gone, and was in no queue");
+        assert!(
+            sender.is_closed(),
+            "the receiver is gone, and was in no queue"
+        );
 
         // Requested before: at once, unless an arm can happen.
         let handle = spawn_local(|| {
             current().unwrap().cancel_token().cancel("before");
             let (sender, receiver) = bounded(1);
-            assert_eq!(select! { _ = receiver.recv() => () }, Err(WaitError::Cancelled));
+            assert_eq!(
+                select! { _ = receiver.recv() => () },
+                Err(WaitError::Cancelled)
+            );
             assert_eq!(select! { r = sender.send(1) => r.is_ok() }, Ok(true));
             assert_eq!(select! { _ = sender.send(1) => 1, default => 2 }, 2);
         });
@@ -456,11 +468,21 @@ fn a_selector_has_the_wait_forms() {
         let mut selector = Selector::new();
         selector.add(&arm);
         assert_eq!(selector.try_wait(), None);
-        assert_eq!(selector.wait_timeout(Duration::ZERO), Err(WaitError::Timeout));
+        assert_eq!(
+            selector.wait_timeout(Duration::ZERO),
+            Err(WaitError::Timeout)
+        );
         assert_eq!(selector.wait_timeout(SOON), Err(WaitError::Timeout));
-        assert_eq!(selector.wait_deadline(now() - SOON), Err(WaitError::Timeout));
+        assert_eq!(
+            selector.wait_deadline(now() - SOON),
+            Err(WaitError::Timeout)
+        );
         event.set();
-        assert_eq!(selector.wait_deadline(now() - SOON), Ok(0), "what is there wins");
+        assert_eq!(
+            selector.wait_deadline(now() - SOON),
+            Ok(0),
+            "what is there wins"
+        );
         assert_eq!(selector.try_wait(), Some(0), "its outcome was not taken");
         assert_eq!(arm.take(), Some(Ok(())));
         assert_eq!(arm.take(), None);

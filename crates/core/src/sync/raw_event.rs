@@ -193,11 +193,12 @@ impl RawEvent {
 
 // SAFETY: the one queue; who is claimed from it has the signal.
 unsafe impl Probe<State> for EventProbe {
-    fn take(&self, state: &mut State) -> bool {
-        match self.0 {
+    fn take(&self, state: &mut State) -> Option<Reason> {
+        let is_taken = match self.0 {
             Mode::Auto => mem::take(&mut state.set),
             Mode::Manual => state.set,
-        }
+        };
+        is_taken.then_some(Reason::Woken)
     }
 
     fn is_there(&self, state: &mut State) -> bool {

@@ -39,8 +39,8 @@ pub type WaitGroupArm<'a> = QueueArm<'a, State, ZeroProbe>;
 
 // SAFETY: the one queue; who is claimed from it was there when the count was zero.
 unsafe impl Probe<State> for ZeroProbe {
-    fn take(&self, state: &mut State) -> bool {
-        state.count == 0
+    fn take(&self, state: &mut State) -> Option<Reason> {
+        (state.count == 0).then_some(Reason::Woken)
     }
 
     fn is_there(&self, state: &mut State) -> bool {

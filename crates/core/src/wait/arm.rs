@@ -314,14 +314,18 @@ unsafe fn leave_all<A: Arm + ?Sized>(arms: &[&A]) -> Option<usize> {
     chosen
 }
 
-/// How an arm looks at a primitive that hands nothing over: under its lock.
+/// How an arm looks at a primitive whose wakers do not use the slots of those who wait: under its lock.
 ///
 /// # Safety
 ///
-/// `queue` always finds the same queue, whose claimed waiters have what they waited for, and do not use their slots.
+/// `queue` always finds the same queue, whose claimed waiters have what they waited for, or find it by
+/// [`take`](Probe::take) if the wake [is a hint](Probe::IS_HINT). No code of the user's runs in any of them.
 pub unsafe trait Probe<T> {
-    /// Takes what is waited for, if it is there; says whether it was.
-    fn take(&self, state: &mut T) -> bool;
+    /// Whether a claimed waiter has still to take what it was woken for, and may find that another was faster.
+    const IS_HINT: bool = false;
+
+    /// Takes what is waited for, if it is there; says with which reason.
+    fn take(&self, state: &mut T) -> Option<Reason>;
     /// Whether [`take`](Probe::take) would succeed. Whoever brings it about takes the lock afterwards and
     /// claims who waits.
     fn is_there(&self, state: &mut T) -> bool;
@@ -329,7 +333,7 @@ pub unsafe trait Probe<T> {
     fn queue<'a>(&self, state: &'a mut T) -> &'a mut Queue;
 }
 
-/// An arm at a primitive that hands nothing over: an event, a count, the end of something.
+/// An arm at a primitive that hands nothing over through slots: an event, a count, the end of something.
 pub struct QueueArm<'a, T, P> {
     lock: &'a Lock<T>,
     probe: P,
@@ -353,19 +357,21 @@ impl<'a, T, P: Probe<T>> QueueArm<'a, T, P> {
     pub fn take(&self) -> Option<Reason> {
         self.taken.take()
     }
+
+    /// The arm's way of looking, which may keep what it took.
+    pub fn probe(&self) -> &P {
+        &self.probe
+    }
 }
 
 // SAFETY: linked and unlinked under the one lock; `is_there` says whether `take` would succeed.
 unsafe impl<T, P: Probe<T>> Arm for QueueArm<'_, T, P> {
     fn attempt(&self) -> bool {
-        if self.taken.get().is_some() {
-            return true;
+        if self.taken.get().is_none() {
+            let taken = self.probe.take(&mut self.lock.lock());
+            self.taken.set(taken);
         }
-        let is_taken = self.probe.take(&mut self.lock.lock());
-        if is_taken {
-            self.taken.set(Some(Reason::Woken));
-        }
-        is_taken
+        self.taken.get().is_some()
     }
 
     fn node(&self) -> &ArmNode {
@@ -392,6 +398,9 @@ unsafe impl<T, P: Probe<T>> Arm for QueueArm<'_, T, P> {
     }
 
     unsafe fn settle(&self, reason: Reason) -> bool {
+        if P::IS_HINT {
+            return self.attempt();
+        }
         self.taken.set(Some(reason));
         true
     }

@@ -2,10 +2,7 @@
 //!
 //! Owns: the arm. Thread: the waiting one: a coroutine's node is linked at its own scheduler's sources only. On a plain
 //! thread nothing is linked; the select asks poll(2).
-#![expect(
-    unsafe_code,
-    reason = "links the arm's node into a descriptor's queue"
-)]
+#![expect(unsafe_code, reason = "links the arm's node into a descriptor's queue")]
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

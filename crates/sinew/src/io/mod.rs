@@ -18,10 +18,10 @@ mod watched;
 pub use arm::ReadyArm;
 pub(crate) use established::is_established;
 pub(crate) use named::named;
-pub(crate) use readiness::poll_flags;
 pub use raw::{
     Interest, accept, close, connect, copy, is_nonblocking, pipe, read, ready, recvfrom, sendto,
     set_nonblocking, write,
 };
+pub(crate) use readiness::poll_flags;
 pub(crate) use source::Direction;
 pub(crate) use watched::{Limits, Watched};

@@ -1,9 +1,15 @@
-//! Channels, many producers to many consumers: rendezvous, bounded and unbounded.
+//! Channels, many producers to many consumers: [`rendezvous()`], [`bounded`] and [`unbounded()`]; for one value
+//! ([`oneshot()`]); to every receiver ([`broadcast()`]); and of the latest value only ([`watch()`]).
 //!
 //! Owns: the two ends. What is between them is `sinew_core`'s `Channel`.
 //!
 //! A channel closes when the last end of one side is dropped, or by `close`. What was buffered by then is still
 //! received; what is sent afterwards comes back in the error.
+
+pub mod broadcast;
+pub mod oneshot;
+pub mod watch;
+mod weak;
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -19,6 +25,11 @@ use crate::scheduler::waiting::Waiting;
 use crate::sync::select::{RecvArm, SendArm};
 use crate::sys::clock;
 
+pub use broadcast::broadcast;
+pub use oneshot::oneshot;
+pub use watch::watch;
+pub use weak::WeakSender;
+
 /// A channel without a buffer: a send returns only when a receiver has taken the value.
 #[must_use]
 pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
@@ -29,7 +40,7 @@ pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
 ///
 /// # Panics
 ///
-/// If the buffer is larger than memory can be.
+/// If the memory for so many values cannot be had. [`unbounded()`] has no limit and takes memory as it is needed.
 ///
 /// # Examples
 ///
@@ -283,6 +294,12 @@ impl<T> Sender<T> {
         })
     }
 
+    /// A way back to a sender that does not keep the channel open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender::new(&self.channel)
+    }
+
     /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
     /// False if it was closed already.
     pub fn close(&self) -> bool {
@@ -439,14 +456,20 @@ impl<T> Receiver<T> {
     }
 
     /// An iterator over what is there now: it never waits.
-    pub fn try_iter(&self) -> impl Iterator<Item = T> + '_ {
-        std::iter::from_fn(|| self.try_recv().ok())
+    pub fn try_iter(&self) -> TryIter<'_, T> {
+        TryIter { receiver: self }
     }
 
     /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
     /// False if it was closed already.
     pub fn close(&self) -> bool {
         self.channel.close()
+    }
+
+    /// Whether the channel is closed. What is buffered can still be received.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.channel.is_closed()
     }
 
     /// How many values are buffered.
@@ -513,6 +536,20 @@ impl<'a, T> IntoIterator for &'a Receiver<T> {
 
     fn into_iter(self) -> Iter<'a, T> {
         self.iter()
+    }
+}
+
+/// What is there now. Made by [`Receiver::try_iter`].
+#[derive(Debug)]
+pub struct TryIter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.try_recv().ok()
     }
 }
 

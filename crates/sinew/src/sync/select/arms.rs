@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -17,6 +18,7 @@ use super::{Arm, Common};
 use crate::error::WaitError;
 use crate::io::ReadyArm;
 use crate::scheduler::block::{Block, life};
+use crate::sync::channel::broadcast::{RecvError, of_missing};
 use crate::sys::clock;
 
 /// What a finished arm's reason means.
@@ -160,13 +162,62 @@ impl<'a> WaitGroupArm<'a> {
     }
 }
 
+/// Receives from a broadcast. Made by [`Receiver::recv_arm`](crate::sync::channel::broadcast::Receiver::recv_arm).
+pub struct BroadcastArm<'a, T> {
+    raw: raw::BroadcastArm<'a, T>,
+    common: Common,
+}
+
+pass_on!(['a, T] BroadcastArm<'a, T>);
+
+impl<'a, T: Clone> BroadcastArm<'a, T> {
+    pub(crate) fn new(raw: raw::BroadcastArm<'a, T>) -> Self {
+        Self {
+            raw,
+            common: Common::new(),
+        }
+    }
+
+    /// What was received, if the arm was the one that took effect.
+    #[must_use]
+    pub fn take(&self) -> Option<Result<T, RecvError>> {
+        self.raw.take()?;
+        let got = self.raw.probe().take_value()?;
+        Some(got.map(Arc::unwrap_or_clone).map_err(of_missing))
+    }
+}
+
+/// Waits for a watched value to change. Made by
+/// [`Receiver::changed_arm`](crate::sync::channel::watch::Receiver::changed_arm).
+pub struct ChangeArm<'a, T> {
+    raw: raw::ChangeArm<'a, T>,
+    common: Common,
+}
+
+pass_on!(['a, T] ChangeArm<'a, T>);
+
+impl<'a, T> ChangeArm<'a, T> {
+    pub(crate) fn new(raw: raw::ChangeArm<'a, T>) -> Self {
+        Self {
+            raw,
+            common: Common::new(),
+        }
+    }
+
+    /// Whether the arm was the one that took effect: there may be no other value instead.
+    #[must_use]
+    pub fn take(&self) -> Option<Result<(), WaitError>> {
+        self.raw.take().map(outcome)
+    }
+}
+
 /// Looks at the end of a coroutine.
 struct EndProbe<'a>(&'a Block);
 
 // SAFETY: the one queue of the block's joiners; the end claims them all.
 unsafe impl Probe<Queue> for EndProbe<'_> {
-    fn take(&self, _: &mut Queue) -> bool {
-        self.0.is_done()
+    fn take(&self, _: &mut Queue) -> Option<Reason> {
+        self.0.is_done().then_some(Reason::Woken)
     }
 
     fn is_there(&self, _: &mut Queue) -> bool {
@@ -207,9 +258,9 @@ struct FiredProbe<'a>(&'a AtomicBool);
 
 // SAFETY: the one queue of the token's waiters; who fires it sets the flag, takes the lock and claims them all.
 unsafe impl Probe<Queue> for FiredProbe<'_> {
-    fn take(&self, _: &mut Queue) -> bool {
+    fn take(&self, _: &mut Queue) -> Option<Reason> {
         // ORDERING: as in `CancelToken::is_cancelled`.
-        self.0.load(Acquire)
+        self.0.load(Acquire).then_some(Reason::Woken)
     }
 
     fn is_there(&self, _: &mut Queue) -> bool {

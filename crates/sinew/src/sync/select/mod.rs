@@ -28,7 +28,9 @@ use crate::sys::clock;
 use polling::Polling;
 
 pub use crate::io::ReadyArm;
-pub use arms::{EndArm, EventArm, RecvArm, SendArm, TimeArm, TokenArm, WaitGroupArm};
+pub use arms::{
+    BroadcastArm, ChangeArm, EndArm, EventArm, RecvArm, SendArm, TimeArm, TokenArm, WaitGroupArm,
+};
 #[doc(hidden)]
 pub use macros::{sent, taken};
 
@@ -316,10 +318,7 @@ fn wait(arms: &[&dyn Arm], turn: Turn, own_ns: Option<u64>) -> Result<usize, Wai
                 return Ok(chosen);
             }
             // Only a wake could be `Ok`, and that names an arm.
-            Err(waiting
-                .result(reason)
-                .err()
-                .unwrap_or(WaitError::Cancelled))
+            Err(waiting.result(reason).err().unwrap_or(WaitError::Cancelled))
         }
     }
 }
@@ -332,7 +331,8 @@ fn wait_in_place(arms: &[&dyn Arm], turn: Turn, waiting: &Waiting<'_>) -> Result
     };
     let mut descriptors = arms.iter().enumerate();
     if waiting.is_thread()
-        && let Some((index, first)) = descriptors.find_map(|(index, arm)| Some((index, arm.ready()?)))
+        && let Some((index, first)) =
+            descriptors.find_map(|(index, arm)| Some((index, arm.ready()?)))
     {
         if let Some(chosen) = attempt_any(arms, turn) {
             return Ok(chosen);

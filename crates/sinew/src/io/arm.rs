@@ -14,7 +14,7 @@ use sinew_core::wait::{Arm, ArmNode, Linking, Reason, Waiter};
 use crate::io::Interest;
 use crate::io::named::named;
 use crate::io::raw::{is_pollable, not_pollable};
-use crate::io::readiness::{closed, poll_thread};
+use crate::io::readiness::{closed, poll_until};
 use crate::io::source::Direction;
 use crate::scheduler::Scheduler;
 use crate::scheduler::current::{Place, place};
@@ -98,9 +98,9 @@ unsafe impl Arm for ReadyArm<'_> {
         if self.has_outcome() {
             return true;
         }
-        let outcome = match poll_thread(self.fd, self.direction, Some(0)) {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => return false,
-            outcome => outcome,
+        let outcome = match poll_until(self.fd, self.direction, Some(0)) {
+            Ok(false) => return false,
+            outcome => outcome.map(drop),
         };
         self.outcome.set(Some(outcome));
         true

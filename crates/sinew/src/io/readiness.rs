@@ -116,11 +116,24 @@ pub(super) fn is_ready_unless_waiting(
 }
 
 /// Blocks the thread until the descriptor is ready.
-pub(super) fn poll_thread(
+fn poll_thread(
     fd: BorrowedFd<'_>,
     direction: Direction,
     deadline_ns: Option<u64>,
 ) -> io::Result<()> {
+    if poll_until(fd, direction, deadline_ns)? {
+        Ok(())
+    } else {
+        Err(WaitError::Timeout.into())
+    }
+}
+
+/// Whether the descriptor is ready, which the thread waits for until the deadline.
+pub(super) fn poll_until(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    deadline_ns: Option<u64>,
+) -> io::Result<bool> {
     let mut fds = [PollFd::from_borrowed_fd(fd, poll_flags(direction))];
     loop {
         let timeout = deadline_ns.map(|deadline_ns| {
@@ -131,12 +144,12 @@ pub(super) fn poll_thread(
             }
         });
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => return Err(WaitError::Timeout.into()),
+            Ok(0) => return Ok(false),
             Ok(_) if fds[0].revents().contains(PollFlags::NVAL) => {
                 let error = io::Error::from_raw_os_error(libc::EBADF);
                 return Err(named(error, || format!("descriptor {}", fd.as_raw_fd())));
             }
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(true),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

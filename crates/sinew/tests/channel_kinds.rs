@@ -323,3 +323,101 @@ fn a_million_queued_values_are_dropped_once_each_with_their_receiver() {
         });
     }
 }
+
+/// Each of many oneshots is sent and received by parties that may be cancelled, time out or go: the value is on one
+/// side, and dropped once.
+// contract: Y9, Y11
+#[test]
+fn a_oneshot_s_value_ends_on_one_side() {
+    let _watchdog = watchdog();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let rounds = 3_000 * io_rig::stress();
+    let (to_sender, from_receiver) = unbounded::<oneshot::Sender<Counted>>();
+    let counted = drops.clone();
+    let sender = std::thread::spawn(move || {
+        let mut sent = 0;
+        for once in &from_receiver {
+            sent += usize::from(once.send(Counted(counted.clone())).is_ok());
+        }
+        sent
+    });
+    let received = run(move || {
+        let mut received = 0;
+        for round in 0..rounds {
+            let (once, receiver) = oneshot();
+            to_sender.send(once).unwrap();
+            let waiting = spawn_local(move || {
+                match round % 4 {
+                0 => receiver.recv_timeout(Duration::from_nanos(round as u64 * 97 % 40_000)),
+                1 => receiver.recv(),
+                2 => select! {
+                    value = receiver.recv() => value,
+                    () = after(Duration::from_nanos(round as u64 * 31 % 40_000)) => Err(WaitError::Timeout),
+                }
+                .and_then(|value| value),
+                _ => receiver.try_recv().map_err(|_| WaitError::Timeout),
+            }
+            });
+            yield_now().unwrap();
+            if round % 8 == 1 {
+                waiting.cancel("at some moment");
+            }
+            received += usize::from(waiting.join().unwrap().is_ok());
+        }
+        received
+    });
+    let sent = sender.join().unwrap();
+    assert_eq!(drops.load(SeqCst), rounds, "each value was dropped once");
+    assert!(received <= sent && received > 0, "{received} of {sent}");
+}
+
+/// A watcher that is cancelled, times out and selects always sees the last value in the end, and none twice.
+// contract: Y9, Y11
+#[test]
+fn a_watcher_sees_the_last_value_whatever_ends_its_waits() {
+    let _watchdog = watchdog();
+    let last = 20_000 * io_rig::stress() as u64;
+    let (sender, receiver) = watch(0);
+    let threads: Vec<_> = (0..3_u64)
+        .map(|index| {
+            let receiver = receiver.clone();
+            let look = move || {
+                let (mut seen, mut step) = (0, index);
+                loop {
+                    step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let limit = Duration::from_nanos((step >> 32) % 30_000);
+                    let changed = match step >> 62 {
+                        0 => receiver.changed_timeout(limit),
+                        1 => receiver.changed(),
+                        2 => sinew::timeout(limit, || receiver.changed())
+                            .unwrap_or(Err(WaitError::Timeout)),
+                        _ => select! {
+                            r = receiver.changed() => r,
+                            () = after(limit) => Err(WaitError::Timeout),
+                        }
+                        .and_then(|result| result),
+                    };
+                    match changed {
+                        Ok(()) => {
+                            // It may be a later one than the change was for.
+                            let now = *receiver.get();
+                            assert!(now > seen, "{now} after {seen}");
+                            seen = now;
+                        }
+                        Err(WaitError::Closed) => break seen,
+                        Err(WaitError::Timeout | WaitError::Cancelled) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            };
+            std::thread::spawn(move || if index == 0 { look() } else { run(look) })
+        })
+        .collect();
+    for number in 1..=last {
+        sender.send(number).unwrap();
+    }
+    drop((sender, receiver));
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), last);
+    }
+}

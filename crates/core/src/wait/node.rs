@@ -27,7 +27,7 @@ pub struct Ways {
     /// may be gone.
     pub wake: unsafe fn(NonNull<Waiter>),
     /// Whether the calling thread is the one that the waiter goes on on, and the only one that its timers and cancels
-    /// claim on. Called while the waiter is alive and known to wait at one primitive only.
+    /// claim on. Called while the waiter is alive.
     pub is_here: unsafe fn(NonNull<Waiter>) -> bool,
 }
 
@@ -64,7 +64,8 @@ impl Waiter {
     ///
     /// # Safety
     ///
-    /// The caller holds the lock of the one primitive that the waiter waits at, and the waiter is alive.
+    /// The caller holds the lock of the one primitive that the waiter waits at, and the waiter is alive. One that waits at
+    /// several is not claimed by this.
     #[inline]
     pub unsafe fn claim(waiter: NonNull<Self>, reason: Reason) -> Claim {
         // SAFETY: alive.

@@ -5,6 +5,9 @@
 //! [`select!`](crate::select!) is for a fixed set of things; [`Selector`] and the arms here are for a set that is made at run time.
 //! An arm that did not happen has consumed nothing: no value, no signal, no place in any queue.
 //!
+//! Another kind of arm needs nothing of what is here but the two traits: `sinew_core`'s `Arm`, whose `settle` may answer that
+//! the wake was a hint only and that all arms are to be waited for again, and `Sealed`. `select!` takes it as `v = arm(…)`.
+//!
 //! Which one it is, of several that could happen at once, rotates: none of them is put off for ever by the others.
 #![expect(unsafe_code, reason = "lends arms to the wait protocol")]
 

@@ -13,7 +13,7 @@
 
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -138,11 +138,10 @@ unsafe fn wake_polling(waiter: NonNull<Waiter>) {
     // SAFETY: this function is only given to such parties' waiters.
     let party = unsafe { waiter.byte_sub(offset_of!(Party, waiter)) }.cast::<Party>();
     // SAFETY: I1.
-    let number: RawFd = unsafe { party.as_ref() }.wake.as_fd().as_raw_fd();
+    let number: RawFd = unsafe { party.as_ref() }.wake.as_raw_fd();
     // SAFETY: open until the write has been done, which is what the party waits for.
-    let wake = unsafe { OwnedFd::from_raw_fd(number) };
-    let wake = std::mem::ManuallyDrop::new(wake);
+    let wake = unsafe { BorrowedFd::borrow_raw(number) };
     // A counter of zero takes a one.
-    let written = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+    let written = rustix::io::write(wake, &1_u64.to_ne_bytes());
     debug_assert_eq!(written, Ok(8));
 }

@@ -53,9 +53,12 @@ impl Chance {
     }
 }
 
+/// Both ends of a channel.
+type Ends = (Sender<Box<u64>>, Receiver<Box<u64>>);
+
 /// What all parties of a run share.
 struct Run {
-    ends: Vec<(Sender<Box<u64>>, Receiver<Box<u64>>)>,
+    ends: Vec<Ends>,
     numbers: AtomicU64,
     limit: u64,
     over: Event,
@@ -115,7 +118,7 @@ fn trade(run: &Run, mut chance: Chance) {
     run.got.lock().unwrap().extend(got);
 }
 
-fn run_trade(channel: fn() -> (Sender<Box<u64>>, Receiver<Box<u64>>), chance: &mut Chance) {
+fn run_trade(channel: fn() -> Ends, chance: &mut Chance) {
     let shared = Arc::new(Run {
         ends: (0..3).map(|_| channel()).collect(),
         numbers: AtomicU64::new(0),

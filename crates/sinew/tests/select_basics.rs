@@ -449,9 +449,9 @@ fn a_selector_waits_for_a_set_made_at_run_time() {
         assert!(selector.is_empty());
         selector.extend(&arms);
         assert_eq!((selector.add(&time), selector.len()), (50, 51));
-        for n in 0..50 {
+        for (n, arm) in arms.iter().enumerate() {
             assert_eq!(selector.wait(), Ok(n));
-            assert_eq!(arms[n].take(), Some(Ok(u32::try_from(n).unwrap())));
+            assert_eq!(arm.take(), Some(Ok(u32::try_from(n).unwrap())));
         }
         assert_eq!(selector.try_wait(), None);
         drop(senders);

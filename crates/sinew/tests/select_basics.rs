@@ -434,6 +434,46 @@ fn bodies_are_code_of_the_place() {
 }
 
 #[test]
+fn a_score_of_arms_fits() {
+    everywhere(|| {
+        let (e, f) = (Event::auto(), Event::auto());
+        for _ in 0..3 {
+            f.set();
+            let got = select! {
+                _ = e.wait() => 0, _ = e.wait() => 1, _ = e.wait() => 2, _ = e.wait() => 3, _ = e.wait() => 4,
+                _ = e.wait() => 5, _ = e.wait() => 6, _ = e.wait() => 7, _ = e.wait() => 8, _ = e.wait() => 9,
+                _ = e.wait() => 10, _ = e.wait() => 11, _ = e.wait() => 12, _ = e.wait() => 13, _ = e.wait() => 14,
+                _ = e.wait() => 15, _ = e.wait() => 16, _ = e.wait() => 17, _ = e.wait() => 18, _ = f.wait() => 19,
+            };
+            assert_eq!(got, Ok(19));
+        }
+    });
+}
+
+/// Made in the order of the source, each once.
+#[test]
+fn what_arms_are_made_of_is_evaluated_once_in_order() {
+    let _watchdog = watchdog();
+    run(|| {
+        let log = std::cell::RefCell::new(Vec::new());
+        let note = |name| log.borrow_mut().push(name);
+        let ((sender, receiver), event) = (bounded::<u8>(1), Event::manual());
+        event.set();
+        let got = select! {
+            _ = { note("receiver"); &receiver }.recv() => 0,
+            _ = { note("sender"); &sender }.send({ note("value"); 1 }) => 1,
+            _ = { note("event"); &event }.wait() => 2,
+            () = after({ note("time"); HOUR }) => 3,
+        };
+        assert!(got == Ok(1) || got == Ok(2));
+        assert_eq!(
+            *log.borrow(),
+            ["receiver", "value", "sender", "event", "time"]
+        );
+    });
+}
+
+#[test]
 fn a_selector_waits_for_a_set_made_at_run_time() {
     everywhere(|| {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..50).map(|_| rendezvous::<u32>()).unzip();

@@ -5,7 +5,7 @@ mod party;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -183,6 +183,40 @@ proptest! {
             prop_assert_eq!(*watch.get().0, latest);
         }
     }
+}
+
+/// A value whose drop uses the broadcast that it was in, and may panic.
+struct Reentrant<'a> {
+    news: &'a Broadcast<Reentrant<'a>>,
+    drops: &'a AtomicUsize,
+    panics: bool,
+}
+
+impl Drop for Reentrant<'_> {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, SeqCst);
+        assert!(self.news.len(0) <= 10, "the lock is free");
+        assert!(!self.panics, "this one panics");
+    }
+}
+
+#[test]
+fn values_are_dropped_outside_of_the_lock_and_once() {
+    // The values borrow the broadcast that they are in.
+    let news: &Broadcast<Reentrant<'_>> = Box::leak(Box::new(Broadcast::new(10)));
+    let drops: &AtomicUsize = Box::leak(Box::default());
+    for number in 0..12 {
+        let value = Reentrant {
+            news,
+            drops,
+            panics: number == 5,
+        };
+        assert!(news.send(value).is_ok());
+    }
+    assert_eq!(drops.load(SeqCst), 2, "the oldest went");
+    let left = catch_unwind(AssertUnwindSafe(|| news.remove_receiver(0)));
+    assert!(left.is_err(), "the panic is the caller's");
+    assert_eq!((drops.load(SeqCst), news.receiver_count()), (12, 0));
 }
 
 #[test]

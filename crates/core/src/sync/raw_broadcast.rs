@@ -250,21 +250,42 @@ impl<T> Broadcast<T> {
 
     /// Counts one receiver less: the one with this position, which is not used any more.
     ///
-    /// A value that nobody else waits for is dropped here.
+    /// A value that nobody else waits for is dropped here. If the drop of one panics, the others are dropped nevertheless and
+    /// the panic goes on to the caller.
     pub fn remove_receiver(&self, position: u64) {
-        let mut at = position;
-        loop {
-            let mut state = self.state.lock();
-            at = state.oldest(self.capacity).max(at);
-            if at == state.next {
-                state.receiver_count -= 1;
-                return;
+        /// What the receiver has not had.
+        struct Rest<'a, T>(&'a Broadcast<T>, u64);
+        impl<T> Rest<'_, T> {
+            fn release_all(&mut self) {
+                while let Some(released) = self.0.release_or_leave(&mut self.1) {
+                    drop(released);
+                }
             }
-            let released = state.release(at, self.capacity);
-            at += 1;
-            drop(state);
-            drop(released);
         }
+        impl<T> Drop for Rest<'_, T> {
+            fn drop(&mut self) {
+                self.release_all();
+            }
+        }
+        let mut rest = Rest(self, position);
+        rest.release_all();
+        mem::forget(rest);
+    }
+
+    /// Releases the value at this position and goes on to the next; at the end the receiver is counted off, and `None`.
+    #[expect(
+        clippy::option_option,
+        reason = "the end, and a value that others wait for"
+    )]
+    fn release_or_leave(&self, position: &mut u64) -> Option<Option<Arc<T>>> {
+        let mut state = self.state.lock();
+        let at = state.oldest(self.capacity).max(*position);
+        if at == state.next {
+            state.receiver_count -= 1;
+            return None;
+        }
+        *position = at + 1;
+        Some(state.release(at, self.capacity))
     }
 
     fn index(&self, number: u64) -> usize {

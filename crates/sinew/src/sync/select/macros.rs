@@ -46,7 +46,7 @@ pub fn sent<T>(outcome: Result<(), WaitError>, value: &mut Option<T>) -> Result<
 /// `default` nothing is waited for, and the value is the body's itself.
 ///
 /// The expressions in the arms are evaluated once each, in the order of the source (of a send, the value first), before anything
-/// is tried. The bodies are part of the code around: `?`, `break` and `return` in them act on that.
+/// is tried; what is temporary in them lives until the body has run. The bodies are part of the code around: `?`, `break` and `return` in them act on that.
 ///
 /// What did not happen has consumed nothing. The value of a `tx.send(x)` that did not happen is dropped with the
 /// macro's other values: where it is to be kept, `tx.send_from(&mut slot)` leaves it in its slot.

@@ -17,6 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use super::Arm;
@@ -64,16 +65,18 @@ impl<'a> Polling<'a> {
             tv_sec: i64::try_from(left_ns / 1_000_000_000).unwrap_or(i64::MAX),
             tv_nsec: i64::try_from(left_ns % 1_000_000_000).unwrap_or(0),
         });
-        // An interrupted call, or one that failed, has seen nothing; the next look will.
-        if poll(&mut fds, timeout.as_ref()).is_err() {
-            return false;
-        }
-        if !fds[0].revents().is_empty() {
+        let has_failed = match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => false,
+            Err(Errno::INTR) => return false,
+            // The first arm will ask for itself, and say why not.
+            Err(_) => true,
+        };
+        if !has_failed && !fds[0].revents().is_empty() {
             return true;
         }
         for (arm, fd) in ready.zip(&fds[1..]) {
-            if !fd.revents().is_empty() && self.party.waiter.word.claim(Reason::Woken) == Claim::Won
-            {
+            let is_worth_a_look = has_failed || !fd.revents().is_empty();
+            if is_worth_a_look && self.party.waiter.word.claim(Reason::Woken) == Claim::Won {
                 // SAFETY: the waiter itself, which has just won.
                 unsafe { sinew_core::wait::Arm::node(arm).choose_self() };
                 return true;

@@ -55,8 +55,10 @@ pub enum Kind {
     Event = 11,
     /// The children of a scope to end.
     Scope = 12,
+    /// Whichever comes first of several things.
+    Select = 20,
     /// A std future to be ready.
-    Future = 20,
+    Future = 21,
 }
 
 impl Kind {
@@ -76,7 +78,8 @@ impl Kind {
             10 => Self::Cancel,
             11 => Self::Event,
             12 => Self::Scope,
-            20 => Self::Future,
+            20 => Self::Select,
+            21 => Self::Future,
             _ => Self::Nothing,
         }
     }
@@ -98,6 +101,7 @@ impl Kind {
             Self::Cancel => "cancel",
             Self::Event => "event",
             Self::Scope => "scope",
+            Self::Select => "select",
             Self::Future => "future",
         }
     }
@@ -122,6 +126,9 @@ pub unsafe trait Suspend {
 
     /// Stops the party, whose waiter is armed, until it is made runnable.
     fn suspend(&self, record: Record) -> Reason;
+
+    /// The party will not be suspended after all, though [`party`](Self::party) was called for that.
+    fn withdraw(&self) {}
 }
 
 /// Waits in the queue that `queue` finds in the locked state; gives the lock back meanwhile.

@@ -213,7 +213,7 @@ impl StdError for JoinError {
 }
 
 /// A panic's message, if it is text.
-fn message(payload: &(dyn Any + Send)) -> &str {
+pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
     if let Some(text) = payload.downcast_ref::<&str>() {
         text
     } else if let Some(text) = payload.downcast_ref::<String>() {

@@ -46,6 +46,7 @@ mod scheduler;
 mod scope;
 pub mod sync;
 mod sys;
+pub mod task;
 pub mod time;
 
 pub use cancel::{CancelToken, shield, timeout, timeout_deadline};

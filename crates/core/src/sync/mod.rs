@@ -12,6 +12,7 @@ mod raw_broadcast;
 mod raw_channel;
 mod raw_event;
 mod raw_mutex;
+mod raw_pool;
 mod raw_promise;
 mod raw_wait_group;
 mod raw_watch;
@@ -20,6 +21,9 @@ pub use raw_broadcast::{Broadcast, BroadcastArm, Missing, NewsProbe};
 pub use raw_channel::{Channel, RecvArm, SendArm, SendFailed, TryRecv, TrySend};
 pub use raw_event::{EventArm, Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
+pub use raw_pool::{
+    DrainArm, DrainProbe, Figures, Full, JobEnd, Link, Next, RawPool, RoomArm, RoomProbe,
+};
 pub use raw_promise::{Callbacks, RawPromise};
 pub use raw_wait_group::{CountError, RawWaitGroup, WaitGroupArm};
 pub use raw_watch::{ChangeArm, RawWatch};

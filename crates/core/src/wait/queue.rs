@@ -229,6 +229,12 @@ impl WakeList {
         }
     }
 
+    /// Whether nobody is to be woken.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
     /// Adds a claimed waiter.
     #[inline]
     pub fn push(&mut self, claimed: Claimed) {

@@ -59,6 +59,10 @@ pub enum Kind {
     Select = 20,
     /// A std future to be ready.
     Future = 21,
+    /// Room in the queue of a pool.
+    Room = 22,
+    /// A pool to have done what it accepted.
+    Drain = 23,
 }
 
 impl Kind {
@@ -80,6 +84,8 @@ impl Kind {
             12 => Self::Scope,
             20 => Self::Select,
             21 => Self::Future,
+            22 => Self::Room,
+            23 => Self::Drain,
             _ => Self::Nothing,
         }
     }
@@ -103,6 +109,8 @@ impl Kind {
             Self::Scope => "scope",
             Self::Select => "select",
             Self::Future => "future",
+            Self::Room => "room in a pool",
+            Self::Drain => "drain of a pool",
         }
     }
 }

@@ -17,8 +17,8 @@ pub use limited::{shield, timeout, timeout_deadline};
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, mem, ptr};
@@ -65,6 +65,9 @@ pub struct Cause {
 pub struct CancelToken {
     shared: Arc<Shared>,
 }
+
+/// How many tokens have fired in the process: while it stays, nobody has to look at tokens anew.
+static FIRED: AtomicU64 = AtomicU64::new(1);
 
 /// A place in a token's list of those to tell.
 #[derive(Debug, Clone, Copy)]
@@ -219,6 +222,8 @@ impl CancelToken {
             state.cause = Some(cause.clone());
             // ORDERING: Release: who sees the flag sees what came before the cancel.
             self.shared.fired.store(true, Release);
+            // ORDERING: Release, after the flag: who reads the new count sees the flag.
+            FIRED.fetch_add(1, Release);
             mem::take(&mut state.entries)
         };
         let waiters = self.shared.waiters.lock().claim_all(Reason::Woken);
@@ -241,6 +246,18 @@ impl CancelToken {
             self.fire_deadline();
         }
         due
+    }
+
+    /// How many tokens have fired so far: a token that is found fired for the first time has changed it.
+    pub(crate) fn fired_count() -> u64 {
+        // ORDERING: Acquire pairs with the Release in `fire_one`.
+        FIRED.load(Acquire)
+    }
+
+    /// Whether the token has fired, without a look at the clock: nothing is fired here.
+    pub(crate) fn has_fired(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `fire_one`.
+        self.shared.fired.load(Acquire)
     }
 
     /// Whether it will fire by itself at some time: because of a deadline of its own, or of one above it. Takes no lock.

@@ -35,6 +35,7 @@ use crate::coroutine::arena::Arena;
 use crate::coroutine::cleanup::Cleanups;
 use crate::coroutine::control::{self, Control};
 use crate::coroutine::fence::Fence;
+use crate::coroutine::task_estate::TaskEstate;
 use crate::error::Error;
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::current::{self, Place, in_cleanup, place};
@@ -79,7 +80,7 @@ impl fmt::Debug for Estate {
 }
 
 impl Estate {
-    const fn new(is_thread: bool, record: Option<NonNull<Control>>) -> Self {
+    pub(super) const fn new(is_thread: bool, record: Option<NonNull<Control>>) -> Self {
         Self {
             used: Cell::new(false),
             is_over: Cell::new(false),
@@ -148,9 +149,17 @@ impl Estate {
         is_ours.then(|| unsafe { Self::at(slot.base()) })
     }
 
-    /// Runs `f` with the current estate: the innermost coroutine's, or the thread's; `None` where there is none any
-    /// more, since the coroutine or the thread is ending.
+    /// Runs `f` with the current estate: that of the task, of the innermost coroutine, or of the thread; `None` where there is
+    /// none any more, since the coroutine or the thread is ending.
     pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Self>) -> R) -> R {
+        Self::with_host(|host| match TaskEstate::of(host) {
+            Some(estate) => f(Some(estate)),
+            None => f(host),
+        })
+    }
+
+    /// The same without regard to tasks.
+    pub(super) fn with_host<R>(f: impl FnOnce(Option<&Self>) -> R) -> R {
         if let Some(estate) = Self::on_this_stack() {
             return f((!estate.is_over.get()).then_some(estate));
         }
@@ -221,7 +230,7 @@ impl Estate {
     }
 
     /// The arena, made if there is none yet.
-    pub(super) fn arena(&self) -> &Arena {
+    pub(crate) fn arena(&self) -> &Arena {
         self.touch();
         let place = self.arena.get();
         // SAFETY: I3: no user code runs while this is borrowed.

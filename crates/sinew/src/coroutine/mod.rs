@@ -57,6 +57,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `estate` | where these are kept, and the end of all three |
+//! | `task_estate` | the same for a task, in their place |
 //! | `cleanup` | the stack of cleanups |
 //! | `context` | the error context |
 //! | `arena` | the temporary memory |
@@ -72,6 +73,7 @@ mod fence;
 mod generator;
 mod handle;
 mod suspender;
+mod task_estate;
 mod word;
 
 pub use anchor::{Anchor, anchor};
@@ -83,6 +85,7 @@ pub use handle::{Builder, Coroutine, ResumeError, Step};
 pub use suspender::{SuspendError, Suspender};
 
 pub(crate) use estate::{Estate, Settled};
+pub(crate) use task_estate::TaskEstate;
 
 /// The error context of each coroutine, and of each thread's plain code.
 pub mod error {

@@ -224,11 +224,16 @@ impl<T> Promise<T> {
     /// The two sides of a value to come.
     #[must_use]
     pub fn new() -> (Self, SharedFuture<T>) {
+        Self::with_requests(OnceLock::new())
+    }
+
+    /// The same, where a token of requests to stop may be there already.
+    pub(crate) fn with_requests(token: OnceLock<CancelToken>) -> (Self, SharedFuture<T>) {
         let (inner, second) = Counted::pair(Inner {
             raw: RawPromise::new(),
             producers: AtomicUsize::new(1),
             looked: AtomicBool::new(false),
-            token: OnceLock::new(),
+            token,
         });
         (Self { inner }, SharedFuture { inner: second })
     }
@@ -298,6 +303,11 @@ impl<T> Promise<T> {
             .token
             .get()
             .is_some_and(CancelToken::is_cancelled)
+    }
+
+    /// The place of the token of requests to stop.
+    pub(crate) fn requests(&self) -> &OnceLock<CancelToken> {
+        &self.inner.token
     }
 
     /// The token that fires when someone asks to stop. It is for the producer to heed: nothing else happens.

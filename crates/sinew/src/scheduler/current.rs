@@ -1,5 +1,5 @@
 //! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, whether
-//! that may wait, and its estate.
+//! that may wait, its estate, the tasks that run on it, and whose worker it is.
 //!
 //! Owns: the pointer, the flag and the thread's estate. The pointer is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use crate::coroutine::Estate;
+use crate::coroutine::{Estate, TaskEstate};
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
 use crate::scheduler::limit::Limit;
@@ -20,6 +20,10 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
     /// Counts the selects of the thread, in steps that spread over the whole range.
     static SELECTS: Cell<u32> = const { Cell::new(0) };
+    /// The estates of the tasks that run on the thread, the newest first.
+    static TASKS: Cell<*const TaskEstate> = const { Cell::new(ptr::null()) };
+    /// The pool that the thread is a worker of, as an identity.
+    static POOL: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -54,6 +58,22 @@ pub(crate) fn next_select() -> u32 {
     let number = SELECTS.get().wrapping_add(0x9E37_79B9);
     SELECTS.set(number);
     number
+}
+
+/// The tasks that run on this thread, in its plain code or in coroutines, the newest first.
+pub(crate) fn tasks<'a>() -> &'a Cell<*const TaskEstate> {
+    // SAFETY: as in `thread_limits`.
+    TASKS.with(|tasks| unsafe { &*ptr::from_ref(tasks) })
+}
+
+/// Says that the thread is a worker of this pool, to its end.
+pub(crate) fn set_pool(pool: *const ()) {
+    POOL.set(pool);
+}
+
+/// Whether the thread is a worker of this pool.
+pub(crate) fn is_worker_of(pool: *const ()) -> bool {
+    ptr::eq(POOL.get(), pool)
 }
 
 /// Sets the thread's scheduler and returns the one before.

@@ -116,7 +116,7 @@ pub(super) fn land<T>(payload: Payload) -> Result<T, Payload> {
 ///
 /// `T` is `'static` if `is_static`.
 #[cold]
-pub(super) unsafe fn land_as<T>(payload: Payload, is_static: bool) -> Result<T, Payload> {
+pub(crate) unsafe fn land_as<T>(payload: Payload, is_static: bool) -> Result<T, Payload> {
     let exit = payload.downcast::<Exit>()?;
     let from = exit.type_name;
     let Some(value) = exit.into_value() else {

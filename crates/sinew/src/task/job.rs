@@ -1,0 +1,362 @@
+//! A task from its making to its end.
+//!
+//! Owns: the closure until it is called or dropped, then the outcome until it is published. Thread: whoever has the job.
+//!
+//! Invariants
+//! - I1. The closure is called at most once, and dropped once, in an estate of its own.
+//! - I2. The outcome is decided once, after the closure and everything in the estate are gone; the future ends with it.
+//! - I3. Nothing unwinds out of `decide` and `publish`.
+#![expect(unsafe_code, reason = "takes the value of an exit")]
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::OnceLock;
+
+use sinew_core::sync::JobEnd;
+
+use crate::cancel::CancelToken;
+use crate::coroutine::{Estate, TaskEstate};
+use crate::error::{Error, ErrorKind};
+use crate::future::{Promise, SharedFuture, TaskError};
+use crate::join;
+use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
+use crate::scheduler::{exit, forced, unhandled};
+use crate::task::{IntoOutcome, Outcome, TaskContext};
+
+/// How a task is to end.
+pub(crate) enum Order {
+    /// By running, unless it was asked to stop before.
+    Run,
+    /// As cancelled, without having run.
+    Cancel,
+    /// With this error, without having run.
+    Fail(Error),
+}
+
+/// A job whose types are forgotten.
+pub(crate) trait Work: Send {
+    /// Whether it was asked to stop. Fires nothing and calls nothing of the user's: for use under a lock.
+    fn is_unwanted(&self) -> bool;
+
+    /// Brings the job to its end, which is not published yet. `executor` fires when everything of the executor is to stop.
+    fn decide(&mut self, order: Order, executor: Option<&CancelToken>) -> JobEnd;
+
+    /// Ends the future. Returns a forced unwind that went through the closure, for the caller to go on with.
+    fn publish(self: Box<Self>) -> Option<Payload>;
+}
+
+/// See the file's head.
+pub(crate) struct Job<F, R: IntoOutcome> {
+    body: Option<F>,
+    outcome: Option<Outcome<R::Value>>,
+    promise: Option<Promise<R::Value>>,
+    forced: Option<Payload>,
+}
+
+impl<F, R> Job<F, R>
+where
+    F: FnOnce(&TaskContext<'_>) -> R,
+    R: IntoOutcome,
+{
+    /// A job and its future; cancelling `parent` asks it to stop.
+    pub(crate) fn new(
+        parent: Option<&CancelToken>,
+        body: F,
+    ) -> (Box<Self>, SharedFuture<R::Value>) {
+        let requests = OnceLock::new();
+        if let Some(parent) = parent {
+            requests.get_or_init(|| parent.child());
+        }
+        let (promise, future) = Promise::with_requests(requests);
+        let job = Box::new(Self {
+            body: Some(body),
+            outcome: None,
+            promise: Some(promise),
+            forced: None,
+        });
+        (job, future)
+    }
+
+    /// The closure of a job that was not accepted.
+    pub(crate) fn into_body(mut self: Box<Self>) -> F {
+        match self.body.take() {
+            Some(body) => body,
+            None => unreachable!("only a job that was accepted is decided"),
+        }
+    }
+}
+
+impl<F, R> Job<F, R>
+where
+    F: FnOnce(&TaskContext<'_>) -> R,
+    R: IntoOutcome + 'static,
+{
+    /// Runs the closure. What it left in the estate is there still.
+    fn call(
+        &mut self,
+        body: F,
+        executor: Option<&CancelToken>,
+        estate: &Estate,
+    ) -> Outcome<R::Value> {
+        let Some(promise) = &self.promise else {
+            unreachable!("a job is decided before it is published")
+        };
+        let context = TaskContext::new(promise.requests(), executor, estate);
+        let called = catch_unwind(AssertUnwindSafe(|| body(&context).into_outcome()));
+        let payload = match called {
+            Ok(outcome) => return outcome,
+            Err(payload) if forced::is_forced(&*payload) => {
+                self.forced = Some(payload);
+                return Outcome::Cancelled;
+            }
+            Err(payload) => payload,
+        };
+        // SAFETY: the bound says so.
+        match unsafe { exit::land_as::<R>(payload, true) } {
+            Ok(result) => match catch_unwind(AssertUnwindSafe(|| result.into_outcome())) {
+                Ok(outcome) => outcome,
+                Err(payload) => Outcome::Failed(of_panic(payload)),
+            },
+            Err(payload) => Outcome::Failed(of_panic(payload)),
+        }
+    }
+}
+
+impl<F, R> Work for Job<F, R>
+where
+    F: FnOnce(&TaskContext<'_>) -> R + Send,
+    R: IntoOutcome + 'static,
+    R::Value: Send,
+{
+    fn is_unwanted(&self) -> bool {
+        let promise = self.promise.as_ref();
+        promise.is_some_and(|promise| {
+            let token = promise.requests().get();
+            token.is_some_and(CancelToken::has_fired)
+        })
+    }
+
+    fn decide(&mut self, order: Order, executor: Option<&CancelToken>) -> JobEnd {
+        let is_cancelled = self.is_asked_to_stop(executor);
+        let Some(body) = self.body.take() else {
+            unreachable!("a job is decided once")
+        };
+        let outcome = TaskEstate::within(|estate| {
+            let outcome = match order {
+                Order::Run if !is_cancelled => self.call(body, executor, estate),
+                Order::Run | Order::Cancel => {
+                    drop_unrun(body);
+                    Outcome::Cancelled
+                }
+                Order::Fail(error) => {
+                    drop_unrun(body);
+                    Outcome::Failed(error)
+                }
+            };
+            settle(estate, outcome)
+        });
+        let end = match &outcome {
+            Outcome::Success(_) => JobEnd::Succeeded,
+            Outcome::Failed(_) => JobEnd::Failed,
+            Outcome::Cancelled => JobEnd::Cancelled,
+        };
+        if end == JobEnd::Cancelled {
+            self.pass_cause_on(executor);
+        }
+        self.outcome = Some(outcome);
+        end
+    }
+
+    fn publish(mut self: Box<Self>) -> Option<Payload> {
+        let result = match self.outcome.take()? {
+            Outcome::Success(value) => Ok(value),
+            Outcome::Failed(error) => Err(TaskError::Failed(error)),
+            Outcome::Cancelled => Err(TaskError::Cancelled),
+        };
+        let promise = self.promise.take()?;
+        // Nobody else completes it. If nobody has the future any more the value is dropped here.
+        let completed = catch_unwind(AssertUnwindSafe(|| drop(promise.complete(result))));
+        if let Err(payload) = completed {
+            unhandled::report_contained(0, payload);
+        }
+        self.forced.take()
+    }
+}
+
+impl<F, R: IntoOutcome> Job<F, R> {
+    fn is_asked_to_stop(&self, executor: Option<&CancelToken>) -> bool {
+        let own = self.promise.as_ref().is_some_and(|promise| {
+            // A deadline that has passed fires here, and may call what panics.
+            catch_unwind(AssertUnwindSafe(|| promise.is_cancel_requested())).unwrap_or_else(
+                |payload| {
+                    unhandled::report_contained(0, payload);
+                    true
+                },
+            )
+        });
+        own || executor.is_some_and(CancelToken::has_fired)
+    }
+
+    /// The future tells why it was cancelled, also if it was with the whole executor.
+    fn pass_cause_on(&self, executor: Option<&CancelToken>) {
+        let Some(promise) = &self.promise else { return };
+        if let Some(cause) = executor.and_then(CancelToken::cause)
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
+                promise.cancel_token().cancel(&*cause.reason);
+            }))
+        {
+            unhandled::report_contained(0, payload);
+        }
+    }
+}
+
+impl<F, R: IntoOutcome> Drop for Job<F, R> {
+    fn drop(&mut self) {
+        // One that nobody decided: its future is closed.
+        if let Some(body) = self.body.take() {
+            TaskEstate::within(|_| drop_unrun(body));
+        }
+    }
+}
+
+/// What a panic comes to.
+fn of_panic(payload: Payload) -> Error {
+    let error = Error::new(ErrorKind::Panic, join::message(&*payload).to_owned());
+    drop_payload(payload);
+    error
+}
+
+/// Drops the closure of a task that does not run.
+fn drop_unrun<F>(body: F) {
+    if let Some(payload) = drop_quietly(body) {
+        unhandled::report_contained(0, payload);
+    }
+}
+
+/// Runs the cleanups, frees the arena and drops the error that is left; a panic of a cleanup makes the task a failure.
+fn settle<T>(estate: &Estate, outcome: Outcome<T>) -> Outcome<T> {
+    if !estate.is_used() {
+        return outcome;
+    }
+    let settled = estate.settle();
+    if let Some(payload) = drop_quietly(settled.error) {
+        unhandled::report_contained(0, payload);
+    }
+    let Some(panic) = settled.panic else {
+        return outcome;
+    };
+    if let Some(payload) = drop_quietly(outcome) {
+        unhandled::report_contained(0, payload);
+    }
+    Outcome::Failed(of_panic(panic))
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TaskEnd {
+    /// It succeeded.
+    Success,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl From<JobEnd> for TaskEnd {
+    fn from(end: JobEnd) -> Self {
+        match end {
+            JobEnd::Succeeded => Self::Success,
+            JobEnd::Failed => Self::Failed,
+            JobEnd::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// A task that an executor of one's own runs, wherever and whenever it likes.
+///
+/// One that is dropped is not run; its future ends as closed.
+///
+/// # Examples
+///
+/// ```
+/// use sinew::task::{Outcome, Task, TaskEnd};
+///
+/// let (task, future) = Task::new(|_| Outcome::Success(6 * 7));
+/// let executor = std::thread::spawn(move || task.run());
+/// assert_eq!(executor.join().unwrap(), TaskEnd::Success);
+/// assert_eq!(future.get().unwrap().unwrap(), &42);
+/// ```
+pub struct Task {
+    work: Box<dyn Work>,
+}
+
+impl Task {
+    /// A task and its future.
+    #[must_use]
+    pub fn new<F, R>(body: F) -> (Self, SharedFuture<R::Value>)
+    where
+        F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
+        R: IntoOutcome + 'static,
+        R::Value: Send,
+    {
+        let (work, future) = Job::new(None, body);
+        (Self { work }, future)
+    }
+
+    /// A task that is asked to stop when `parent` fires, and its future.
+    #[must_use]
+    pub fn under<F, R>(parent: &CancelToken, body: F) -> (Self, SharedFuture<R::Value>)
+    where
+        F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
+        R: IntoOutcome + 'static,
+        R::Value: Send,
+    {
+        let (work, future) = Job::new(Some(parent), body);
+        (Self { work }, future)
+    }
+
+    /// Whether it was asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.work.is_unwanted()
+    }
+
+    /// Runs the task here, unless it was asked to stop before, and ends its future.
+    ///
+    /// # Suspends
+    ///
+    /// As the task does.
+    ///
+    /// # Panics
+    ///
+    /// Never with a panic of the task; a forced unwind of the coroutine that this runs in goes on.
+    pub fn run(self) -> TaskEnd {
+        self.end(Order::Run)
+    }
+
+    /// Ends the task as cancelled, without running it.
+    pub fn cancel(self) {
+        self.end(Order::Cancel);
+    }
+
+    /// Ends the task with this error, without running it.
+    pub fn fail(self, error: impl Into<Error>) {
+        self.end(Order::Fail(error.into()));
+    }
+
+    fn end(mut self, order: Order) -> TaskEnd {
+        let end = self.work.decide(order, None);
+        if let Some(payload) = self.work.publish() {
+            resume_unwind(payload);
+        }
+        end.into()
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,32 @@
+//! Tasks: work with an explicit outcome, and those who run it.
+//!
+//! Owns: nothing. The parts are usable without one another:
+//!
+//! | file | owns |
+//! |---|---|
+//! | `outcome` | what a task can end with |
+//! | `context` | what a running task is lent |
+//! | `job` | a task from its making to its end; [`Task`] is for executors of one's own |
+//! | `pool` | threads for tasks that block or compute |
+//!
+//! # A task's end
+//!
+//! A task's function returns an [`Outcome`], or a `Result` that is one. It is decided once, and seen in a
+//! [`SharedFuture`](crate::future::SharedFuture). A cancel request is a wish: a task that saw it may succeed all the same. One that is
+//! asked to stop before it starts never runs. A panic is a failure of kind [`Panic`](crate::ErrorKind::Panic).
+//!
+//! Each task has an error context ([`crate::coroutine::error`]) and an arena ([`crate::coroutine::arena`]) of its own, whichever
+//! thread or coroutine it runs on. What its closure owns is dropped in that context; nothing of it is left to the
+//! next one.
+
+mod context;
+mod job;
+mod outcome;
+mod pool;
+
+pub use context::TaskContext;
+pub use job::{Task, TaskEnd};
+pub use outcome::{IntoOutcome, Outcome};
+pub use pool::{
+    DestroyError, Finalizer, PoolStats, SubmitError, Submitter, TaskPool, TaskPoolBuilder,
+};

@@ -1,0 +1,39 @@
+//! What a thread of a pool does.
+//!
+//! Owns: nothing. Thread: the worker's.
+
+use super::Shared;
+use super::finalizer;
+use crate::scheduler::body::drop_payload;
+use crate::scheduler::current;
+use crate::scheduler::waiting::Waiting;
+use crate::task::job::Order;
+
+use sinew_core::sync::Next;
+
+/// Does what the pool has to do, until it is over.
+pub(super) fn serve(pool: &Shared) {
+    current::set_pool(pool.identity());
+    let mut was_busy = false;
+    loop {
+        let Ok(party) = Waiting::new(None) else {
+            unreachable!("a plain thread outside of callbacks may wait")
+        };
+        match pool.raw.next(&party, was_busy) {
+            Next::Job(mut job) => {
+                let end = job.decide(Order::Run, Some(&pool.stop));
+                pool.raw.ended(end);
+                if let Some(payload) = job.publish() {
+                    // A task that raised on what it had caught in a coroutine of its own.
+                    drop_payload(payload);
+                }
+                was_busy = true;
+            }
+            Next::Finalizer(link) => {
+                finalizer::run(link);
+                was_busy = false;
+            }
+            Next::Leave => return,
+        }
+    }
+}

@@ -260,6 +260,24 @@ impl CancelToken {
         self.shared.fired.load(Acquire)
     }
 
+    /// Whether the token has fired, or is about to because one above it has: it fires here then, with that one's cause.
+    pub(crate) fn catch_up(&self) -> bool {
+        if self.has_fired() {
+            return true;
+        }
+        let mut shared = &self.shared;
+        while let Some((parent, _)) = &shared.parent {
+            if parent.has_fired()
+                && let Some(cause) = parent.cause()
+            {
+                self.fire(cause);
+                return true;
+            }
+            shared = &parent.shared;
+        }
+        false
+    }
+
     /// Whether it will fire by itself at some time: because of a deadline of its own, or of one above it. Takes no lock.
     pub(crate) fn has_deadline(&self) -> bool {
         let mut shared = &self.shared;

@@ -186,13 +186,17 @@ where
 impl<F, R: IntoOutcome> Job<F, R> {
     fn is_asked_to_stop(&self, executor: Option<&CancelToken>) -> bool {
         let own = self.promise.as_ref().is_some_and(|promise| {
-            // A deadline that has passed fires here, and may call what panics.
-            catch_unwind(AssertUnwindSafe(|| promise.is_cancel_requested())).unwrap_or_else(
-                |payload| {
-                    unhandled::report_contained(0, payload);
-                    true
-                },
-            )
+            let Some(token) = promise.requests().get() else {
+                return false;
+            };
+            // A token that is due fires here, and may call what panics.
+            catch_unwind(AssertUnwindSafe(|| {
+                token.catch_up() || token.is_cancelled()
+            }))
+            .unwrap_or_else(|payload| {
+                unhandled::report_contained(0, payload);
+                true
+            })
         });
         own || executor.is_some_and(CancelToken::has_fired)
     }

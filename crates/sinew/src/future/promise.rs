@@ -525,7 +525,7 @@ impl<T> SharedFuture<T> {
     }
 
     /// Asks the producer to stop when `token` fires, as long as the registration is kept.
-    pub(super) fn cancel_with(&self, token: &CancelToken) -> Registration
+    pub(crate) fn cancel_with(&self, token: &CancelToken) -> Registration
     where
         T: Send + Sync + 'static,
     {

@@ -63,10 +63,23 @@ where
         parent: Option<&CancelToken>,
         body: F,
     ) -> (Box<Self>, SharedFuture<R::Value>) {
-        let requests = OnceLock::new();
-        if let Some(parent) = parent {
-            requests.get_or_init(|| parent.child());
-        }
+        Self::with_requests(
+            parent
+                .map(CancelToken::child)
+                .map_or_else(OnceLock::new, OnceLock::from),
+            body,
+        )
+    }
+
+    /// The same, where this is the token of requests to stop.
+    pub(crate) fn with_token(token: CancelToken, body: F) -> (Box<Self>, SharedFuture<R::Value>) {
+        Self::with_requests(OnceLock::from(token), body)
+    }
+
+    fn with_requests(
+        requests: OnceLock<CancelToken>,
+        body: F,
+    ) -> (Box<Self>, SharedFuture<R::Value>) {
         let (promise, future) = Promise::with_requests(requests);
         let job = Box::new(Self {
             body: Some(body),

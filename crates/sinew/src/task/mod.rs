@@ -7,6 +7,8 @@
 //! | `outcome` | what a task can end with |
 //! | `context` | what a running task is lent |
 //! | `job` | a task from its making to its end; [`Task`] is for executors of one's own |
+//! | `group` | futures of any origin that end together |
+//! | `coroutine` | tasks in coroutines |
 //! | `pool` | threads for tasks that block or compute |
 //!
 //! # A task's end
@@ -20,11 +22,15 @@
 //! next one.
 
 mod context;
+mod coroutine;
+mod group;
 mod job;
 mod outcome;
 mod pool;
 
 pub use context::TaskContext;
+pub use coroutine::{spawn, spawn_on};
+pub use group::{AddError, CancelOn, GroupStats, StartError, TaskGroup, TaskGroupBuilder};
 pub use job::{Task, TaskEnd};
 pub use outcome::{IntoOutcome, Outcome};
 pub use pool::{

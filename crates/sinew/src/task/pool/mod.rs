@@ -41,6 +41,7 @@ pub use submit::{SubmitError, Submitter};
 
 use finalizer::Release;
 use submit::wait_for;
+pub(crate) use submit::{Patience, SubmitErrorKind};
 
 /// What the handles, the workers and the finalizers of a pool have in common.
 pub(crate) struct Shared {
@@ -176,6 +177,10 @@ impl TaskPool {
     /// To choose threads, limit and stack size.
     pub fn builder() -> TaskPoolBuilder {
         TaskPoolBuilder::new()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Submits tasks that are asked to stop when `parent` fires.
@@ -351,7 +356,7 @@ impl TaskPool {
         F: FnOnce() + Send + 'static,
     {
         if self.shared.raw.figures().is_closed {
-            return Err(SubmitError::closed(release));
+            return Err(SubmitError::new(SubmitErrorKind::Closed, release));
         }
         Ok(Finalizer::new(self.shared.clone(), release))
     }

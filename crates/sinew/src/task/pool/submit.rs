@@ -291,11 +291,8 @@ pub(crate) enum SubmitErrorKind {
 }
 
 impl<F> SubmitError<F> {
-    pub(crate) fn closed(task: F) -> Self {
-        Self {
-            kind: SubmitErrorKind::Closed,
-            task,
-        }
+    pub(crate) fn new(kind: SubmitErrorKind, task: F) -> Self {
+        Self { kind, task }
     }
 
     /// The task that was refused; nothing of it has run.

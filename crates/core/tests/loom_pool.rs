@@ -1,0 +1,189 @@
+//! The pool under loom: every job that was accepted ends once, whoever submits, works, closes and cancels at the same time.
+//!
+//! A wake-up that is lost ends in a deadlock: a worker that does not leave, a submitter or one who waits for the drain that
+//! does not go on.
+#![cfg(loom)]
+#![expect(unsafe_code, reason = "waits at arms of a pool")]
+
+mod loom_party;
+
+use std::collections::VecDeque;
+
+use loom::sync::Arc;
+use loom::thread;
+use loom_party::{Party, Shared, Value, check, number, shared, value};
+use sinew_core::sync::{Full, JobEnd, Link, Next, RawPool};
+use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
+
+type Pool = RawPool<Value, u32>;
+
+const RECORD: Record = Record {
+    kind: Kind::Room,
+    object: 0,
+    owner: 0,
+};
+
+fn pool(limit: usize) -> Arc<Shared<Pool>> {
+    shared(RawPool::new(VecDeque::with_capacity(limit), limit))
+}
+
+fn wait(arm: &dyn Arm, rival: Option<Reason>) -> bool {
+    // SAFETY: the one arm, of the caller.
+    unsafe { wait_any(&[arm], Turn::from_arm(0), &*Party::new(rival), RECORD) }.is_ok()
+}
+
+/// Works until the pool is over; returns how many jobs and finalizers it has done.
+fn work(pool: &Pool) -> (u32, u32) {
+    let party = Party::new(None);
+    let (mut jobs, mut finalizers, mut was_busy) = (0, 0, false);
+    loop {
+        match pool.next(&*party, was_busy) {
+            Next::Job(job) => {
+                jobs += number(job);
+                pool.ended(JobEnd::Succeeded);
+                was_busy = true;
+            }
+            Next::Finalizer(link) => {
+                finalizers += link.finalizer;
+                was_busy = false;
+            }
+            Next::Leave => return (jobs, finalizers),
+        }
+    }
+}
+
+/// Submits a job, waiting for room; says whether it was accepted.
+fn submit(pool: &Pool, rival: Option<Reason>) -> bool {
+    let job = match pool.offer(value(1), |job| (job, false)) {
+        Ok(()) => return true,
+        Err((Full::Closed, _)) => return false,
+        Err((Full::Full, job)) => job,
+    };
+    let arm = pool.room_arm();
+    let reserved = if wait(&arm, rival) {
+        arm.take() == Some(Reason::Woken)
+    } else {
+        pool.reserve().is_ok()
+    };
+    if reserved && let Err(job) = pool.fill(job, |_| false) {
+        // Cancelled meanwhile, and counted so.
+        assert_eq!(number(job), 1);
+        pool.published();
+    }
+    reserved
+}
+
+fn settled(pool: &Pool, accepted: u32) {
+    let figures = pool.figures();
+    assert!(pool.is_drained());
+    assert_eq!(figures.submitted, u64::from(accepted));
+    assert_eq!(figures.completed, u64::from(accepted));
+    assert_eq!(figures.succeeded + figures.cancelled, figures.completed);
+    assert_eq!((figures.queued, figures.running), (0, 0));
+}
+
+#[test]
+fn a_place_goes_to_who_waits_for_it() {
+    check(3, || {
+        let pool = pool(1);
+        assert!(submit(&pool.0, None));
+        let ours = pool.clone();
+        let submitter = thread::spawn(move || submit(&ours.0, None));
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        assert!(
+            submitter.join().unwrap(),
+            "a place comes, and nobody closes"
+        );
+        pool.0.leave();
+        assert_eq!(worker.join().unwrap().0, 2);
+        settled(&pool.0, 2);
+    });
+}
+
+#[test]
+fn a_close_and_a_place_that_becomes_free_wake_the_submitter_once() {
+    check(3, || {
+        let pool = pool(1);
+        assert!(submit(&pool.0, None));
+        let ours = pool.clone();
+        let submitter = thread::spawn(move || submit(&ours.0, None));
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        assert!(pool.0.close());
+        let accepted = 1 + u32::from(submitter.join().unwrap());
+        pool.0.leave();
+        assert_eq!(worker.join().unwrap().0, accepted);
+        settled(&pool.0, accepted);
+    });
+}
+
+#[test]
+fn a_submitter_that_gives_up_takes_no_place_with_it() {
+    check(3, || {
+        let pool = pool(1);
+        assert!(submit(&pool.0, None));
+        let ours = pool.clone();
+        let submitter = thread::spawn(move || submit(&ours.0, Some(Reason::Timeout)));
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        let accepted = 1 + u32::from(submitter.join().unwrap());
+        pool.0.leave();
+        assert_eq!(worker.join().unwrap().0, accepted);
+        settled(&pool.0, accepted);
+    });
+}
+
+#[test]
+fn a_cancel_takes_what_no_worker_has() {
+    check(3, || {
+        let pool = pool(1);
+        assert!(submit(&pool.0, None));
+        let ours = pool.clone();
+        let submitter = thread::spawn(move || submit(&ours.0, None));
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        let jobs = pool.0.cancel().expect("the first cancel");
+        assert!(jobs.into_iter().all(|job| number(job) == 1));
+        pool.0.published();
+        let accepted = 1 + u32::from(submitter.join().unwrap());
+        pool.0.leave();
+        let done = worker.join().unwrap().0;
+        settled(&pool.0, accepted);
+        assert_eq!(pool.0.figures().succeeded, u64::from(done));
+    });
+}
+
+#[test]
+fn who_waits_for_the_drain_goes_on_after_the_last_end() {
+    check(3, || {
+        let pool = pool(2);
+        assert!(submit(&pool.0, None));
+        pool.0.close();
+        let ours = pool.clone();
+        let waiter = thread::spawn(move || {
+            assert!(wait(&ours.0.drain_arm(), None));
+            settled(&ours.0, 1);
+        });
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        waiter.join().unwrap();
+        pool.0.leave();
+        assert_eq!(worker.join().unwrap().0, 1);
+    });
+}
+
+#[test]
+fn a_finalizer_is_run_by_a_worker_or_comes_back() {
+    check(3, || {
+        let pool = pool(1);
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        let ours = pool.clone();
+        let releaser = thread::spawn(move || ours.0.finalize(Link::new(1)).is_err());
+        pool.0.leave();
+        let came_back = u32::from(releaser.join().unwrap());
+        assert_eq!(worker.join().unwrap().1 + came_back, 1);
+        settled(&pool.0, 0);
+    });
+}

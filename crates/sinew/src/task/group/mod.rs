@@ -1,0 +1,552 @@
+//! The group: futures of any origin that are closed, cancelled and waited for together.
+//!
+//! Owns: the counts, and the promise of the end. Nothing of an item but what its future and the group's token keep while it is
+//! pending: a callback there and a registration here, which both go at its end. Any thread.
+//!
+//! Invariants
+//! - I1. accepted = active + completed, and completed is the sum of the ends, whenever the lock is free.
+//! - I2. Each place that is reserved is committed or given back, once.
+//! - I3. The end is there when the group is closed, nothing is active and nothing reserved; it stays so.
+//! - I4. No code of the user's, and no completion, runs under the lock.
+
+mod bridge;
+mod policy;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::cancel::CancelToken;
+use crate::error::{Error, ErrorKind, WaitError};
+use crate::future::{Promise, PromiseState, SharedFuture, TaskError};
+
+pub use policy::{CancelOn, TaskGroupBuilder};
+
+/// Futures that belong together. They may come from pools, coroutines, promises or anything else.
+///
+/// A group that is dropped is closed and cancelled; what is active in it ends when its producer says so.
+///
+/// # Examples
+///
+/// ```
+/// use sinew::task::{CancelOn, Outcome, TaskGroup, TaskPool};
+///
+/// let pool = TaskPool::builder().threads(2).build().unwrap();
+/// let group = TaskGroup::builder().limit(8).cancel_on(CancelOn::FAILED).build();
+/// for n in 0..4_u64 {
+///     group.submit(&pool, move |_| Outcome::Success(n * n)).unwrap();
+/// }
+/// group.wait().unwrap();
+/// assert_eq!(group.stats().succeeded, 4);
+/// ```
+pub struct TaskGroup {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    limit: usize,
+    cancel_on: CancelOn,
+    /// Fires when the group is cancelled.
+    token: CancelToken,
+    /// Fires when the group is closed: for its child groups.
+    closing: CancelToken,
+    done: SharedFuture<()>,
+}
+
+struct State {
+    stats: GroupStats,
+    reserved: usize,
+    first_error: Option<Error>,
+    /// Until the end is there.
+    done: Option<Promise<()>>,
+}
+
+/// A group's counts, all of one moment.
+///
+/// At any time `accepted = active + completed`, and `completed` is the sum of the four ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupStats {
+    /// Items that are pending.
+    pub active: usize,
+    /// Items that were taken in so far.
+    pub accepted: u64,
+    /// Of those, the ones that have ended.
+    pub completed: u64,
+    /// Of those, the ones that resolved.
+    pub succeeded: u64,
+    /// And those that failed.
+    pub failed: u64,
+    /// And those that were cancelled.
+    pub cancelled: u64,
+    /// And those whose producer went without a word.
+    pub closed: u64,
+    /// Items that were not taken in.
+    pub rejected: u64,
+    /// The first end that was not a success.
+    pub first_stopped: Option<PromiseState>,
+    /// Whether nothing is taken in any more.
+    pub is_closed: bool,
+    /// Whether the group was cancelled.
+    pub is_cancelled: bool,
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    Closed,
+    Full,
+}
+
+impl NoPlace {
+    fn kind(self) -> ErrorKind {
+        match self {
+            Self::Closed => ErrorKind::Closed,
+            Self::Full => ErrorKind::Again,
+        }
+    }
+}
+
+/// A reserved place. Dropping it gives it back.
+pub(super) struct Place<'a> {
+    group: Option<&'a Arc<Shared>>,
+}
+
+impl Place<'_> {
+    /// Takes the future in. This cannot fail.
+    pub(super) fn commit<T: Send + Sync + 'static>(mut self, future: &SharedFuture<T>) {
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        {
+            let mut state = group.lock();
+            state.reserved -= 1;
+            state.stats.active += 1;
+            state.stats.accepted += 1;
+        }
+        // If the group was cancelled meanwhile the future is cancelled here.
+        let passing = future.cancel_with(&group.token);
+        let group = group.clone();
+        future.on_done(move |result| {
+            drop(passing);
+            group.ended(result.err());
+        });
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        let mut state = group.lock();
+        state.reserved -= 1;
+        state.stats.rejected += 1;
+        let done = state.take_done();
+        drop(state);
+        finish(done);
+    }
+}
+
+impl State {
+    /// The promise of the end, if that is there now.
+    fn take_done(&mut self) -> Option<Promise<()>> {
+        let is_over = self.stats.is_closed && self.stats.active == 0 && self.reserved == 0;
+        is_over.then(|| self.done.take()).flatten()
+    }
+
+    /// Counts an end; says which it is.
+    fn count(&mut self, error: Option<&TaskError>) -> PromiseState {
+        let stats = &mut self.stats;
+        stats.active -= 1;
+        stats.completed += 1;
+        let (end, counter) = match error {
+            None => (PromiseState::Resolved, &mut stats.succeeded),
+            Some(TaskError::Failed(_)) => (PromiseState::Failed, &mut stats.failed),
+            Some(TaskError::Cancelled) => (PromiseState::Cancelled, &mut stats.cancelled),
+            Some(TaskError::Closed) => (PromiseState::Closed, &mut stats.closed),
+        };
+        *counter += 1;
+        if end != PromiseState::Resolved {
+            stats.first_stopped.get_or_insert(end);
+        }
+        if let Some(TaskError::Failed(error)) = error {
+            self.first_error.get_or_insert_with(|| error.clone());
+        }
+        end
+    }
+}
+
+fn finish(done: Option<Promise<()>>) {
+    if let Some(promise) = done {
+        // Nobody else has it.
+        let _first = promise.resolve(());
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // I4: a panic cannot leave it half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn reserve(self: &Arc<Self>) -> Result<Place<'_>, NoPlace> {
+        let mut state = self.lock();
+        let no_place = if state.stats.is_closed {
+            NoPlace::Closed
+        } else if state.stats.active + state.reserved >= self.limit {
+            NoPlace::Full
+        } else {
+            state.reserved += 1;
+            return Ok(Place { group: Some(self) });
+        };
+        state.stats.rejected += 1;
+        Err(no_place)
+    }
+
+    /// An item has ended.
+    fn ended(&self, error: Option<&TaskError>) {
+        let mut state = self.lock();
+        let end = state.count(error);
+        let stops = self.cancel_on.has(end) && !state.stats.is_cancelled;
+        let closes = stops && !state.stats.is_closed;
+        state.stats.is_closed |= stops;
+        state.stats.is_cancelled |= stops;
+        let done = state.take_done();
+        drop(state);
+        if closes {
+            self.closing.cancel("the group is closed");
+        }
+        if stops {
+            self.token.cancel(match end {
+                PromiseState::Failed => "one of the group has failed",
+                PromiseState::Cancelled => "one of the group was cancelled",
+                _ => "the producer of one of the group is gone",
+            });
+        }
+        finish(done);
+    }
+
+    fn close(&self) -> bool {
+        let mut state = self.lock();
+        let is_first = !state.stats.is_closed;
+        state.stats.is_closed = true;
+        let done = state.take_done();
+        drop(state);
+        if is_first {
+            self.closing.cancel("the group is closed");
+        }
+        finish(done);
+        is_first
+    }
+
+    fn cancel(&self, reason: impl Into<String>) -> bool {
+        let mut state = self.lock();
+        let closes = !state.stats.is_closed;
+        let is_first = !state.stats.is_cancelled;
+        state.stats.is_closed = true;
+        state.stats.is_cancelled = true;
+        let done = state.take_done();
+        drop(state);
+        if closes {
+            self.closing.cancel("the group is cancelled");
+        }
+        if is_first {
+            self.token.cancel(reason);
+        }
+        finish(done);
+        is_first
+    }
+}
+
+impl TaskGroup {
+    /// A group without a limit that collects all ends.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// To choose a limit, and when to cancel.
+    pub fn builder() -> TaskGroupBuilder {
+        TaskGroupBuilder::new()
+    }
+
+    fn with(limit: usize, cancel_on: CancelOn) -> Self {
+        let (promise, done) = Promise::new();
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State {
+                    stats: GroupStats::default(),
+                    reserved: 0,
+                    first_error: None,
+                    done: Some(promise),
+                }),
+                limit,
+                cancel_on,
+                token: CancelToken::new(),
+                closing: CancelToken::new(),
+                done,
+            }),
+        }
+    }
+
+    /// Takes a future in.
+    ///
+    /// # Suspends
+    ///
+    /// Never. From any thread.
+    ///
+    /// # Errors
+    ///
+    /// `Closed`; `Again` if as many are active as may be.
+    pub fn add<T: Send + Sync + 'static>(&self, future: &SharedFuture<T>) -> Result<(), AddError> {
+        let place = self.shared.reserve().map_err(AddError)?;
+        place.commit(future);
+        Ok(())
+    }
+
+    /// Reserves a place, calls `starter`, which starts something and returns its future, and takes that in. If there is no place
+    /// nothing is started; if there is one, what was started is in the group whatever happens meanwhile.
+    ///
+    /// # Suspends
+    ///
+    /// As `starter` does. The group does not end meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Closed` and `Full`, with the starter, which was not called; `Failed` with what the starter failed with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::future::Promise;
+    /// use sinew::task::TaskGroup;
+    ///
+    /// let group = TaskGroup::new();
+    /// let future = group.start(|| {
+    ///     let (promise, future) = Promise::new();
+    ///     std::thread::Builder::new().spawn(move || promise.resolve(7))?;
+    ///     Ok::<_, std::io::Error>(future)
+    /// });
+    /// group.wait().unwrap();
+    /// assert_eq!(future.ok().unwrap().get().unwrap().unwrap(), &7);
+    /// ```
+    pub fn start<T, E, S>(&self, starter: S) -> Result<SharedFuture<T>, StartError<S, E>>
+    where
+        T: Send + Sync + 'static,
+        S: FnOnce() -> Result<SharedFuture<T>, E>,
+    {
+        let place = match self.shared.reserve() {
+            Ok(place) => place,
+            Err(NoPlace::Closed) => return Err(StartError::Closed(starter)),
+            Err(NoPlace::Full) => return Err(StartError::Full(starter)),
+        };
+        // If it panics the place is given back.
+        let future = starter().map_err(StartError::Failed)?;
+        place.commit(&future);
+        Ok(future)
+    }
+
+    /// A group in this one, which counts as one item until it is done. This one's close closes it, this one's cancel cancels it.
+    /// What it cannot do with its own items is nothing to this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn child(&self, builder: &TaskGroupBuilder) -> Result<Self, AddError> {
+        let place = self.shared.reserve().map_err(AddError)?;
+        let child = builder.build();
+        let to_close = child.shared.clone();
+        let to_cancel = child.shared.clone();
+        let closing = self.shared.closing.on_cancel(move |_| {
+            to_close.close();
+        });
+        let cancelling = self.shared.token.on_cancel(move |cause| {
+            to_cancel.cancel(&*cause.reason);
+        });
+        child
+            .shared
+            .done
+            .on_done(move |_| drop((closing, cancelling)));
+        place.commit(&child.shared.done);
+        Ok(child)
+    }
+
+    /// Takes nothing in any more; what is active may end by itself. False if it was closed already.
+    ///
+    /// # Suspends
+    ///
+    /// Never. From any thread.
+    pub fn close(&self) -> bool {
+        self.shared.close()
+    }
+
+    /// Closes the group and asks all that is active to stop. False if that was done already.
+    ///
+    /// # Suspends
+    ///
+    /// Never. From any thread.
+    pub fn cancel(&self, reason: impl Into<String>) -> bool {
+        self.shared.cancel(reason)
+    }
+
+    /// The token that fires when the group is cancelled. To fire it asks all that is active to stop, and does not close the group.
+    #[must_use]
+    pub fn cancel_token(&self) -> CancelToken {
+        self.shared.token.clone()
+    }
+
+    /// The end: resolved when the group is closed and nothing is active. How the items ended is no matter for it.
+    #[must_use]
+    pub fn done(&self) -> SharedFuture<()> {
+        self.shared.done.clone()
+    }
+
+    /// Closes the group and waits for its end.
+    ///
+    /// # Suspends
+    ///
+    /// Until then.
+    ///
+    /// # Cancellation
+    ///
+    /// Ends early; the items are not touched. An end that is there wins.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`; `State` where nothing may wait.
+    pub fn wait(&self) -> Result<(), WaitError> {
+        self.close();
+        self.shared.done.wait()
+    }
+
+    /// As [`TaskGroup::wait`], for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TaskGroup::wait`]; `Timeout` when the time is up.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        self.close();
+        self.shared.done.wait_timeout(timeout)
+    }
+
+    /// As [`TaskGroup::wait`], until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TaskGroup::wait`]; `Timeout` at the deadline.
+    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), WaitError> {
+        self.close();
+        self.shared.done.wait_deadline(deadline)
+    }
+
+    /// Whether the end is there.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.shared.done.is_done()
+    }
+
+    /// The counts, all of one moment.
+    #[must_use]
+    pub fn stats(&self) -> GroupStats {
+        self.shared.lock().stats
+    }
+
+    /// The error of the first item that failed.
+    #[must_use]
+    pub fn first_error(&self) -> Option<Error> {
+        self.shared.lock().first_error.clone()
+    }
+}
+
+impl Default for TaskGroup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for TaskGroup {
+    fn drop(&mut self) {
+        if !self.is_done() {
+            self.shared.cancel("the group was dropped");
+        }
+    }
+}
+
+impl fmt::Debug for TaskGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskGroup")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A future was not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddError(NoPlace);
+
+impl AddError {
+    /// Whether the group is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0 == NoPlace::Closed
+    }
+
+    /// Whether as many are active as may be: try again when one has ended.
+    #[must_use]
+    pub fn is_again(&self) -> bool {
+        self.0 == NoPlace::Full
+    }
+}
+
+impl fmt::Display for AddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            NoPlace::Closed => "the group is closed",
+            NoPlace::Full => "as many of the group are active as may be: try again later",
+        })
+    }
+}
+
+impl std::error::Error for AddError {}
+
+impl From<AddError> for Error {
+    #[track_caller]
+    fn from(error: AddError) -> Self {
+        Self::new(error.0.kind(), error.to_string())
+    }
+}
+
+/// Nothing is in the group that was to be started.
+#[non_exhaustive]
+pub enum StartError<S, E> {
+    /// The group is closed; the starter was not called.
+    Closed(S),
+    /// As many are active as may be; the starter was not called.
+    Full(S),
+    /// The starter failed.
+    Failed(E),
+}
+
+impl<S, E: fmt::Debug> fmt::Debug for StartError<S, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(_) => f.write_str("Closed"),
+            Self::Full(_) => f.write_str("Full"),
+            Self::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
+        }
+    }
+}
+
+impl<S, E: fmt::Display> fmt::Display for StartError<S, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(_) => AddError(NoPlace::Closed).fmt(f),
+            Self::Full(_) => AddError(NoPlace::Full).fmt(f),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<S, E: std::error::Error> std::error::Error for StartError<S, E> {}

@@ -26,8 +26,7 @@ mod report;
 pub use alt_stack::AltStack;
 
 use super::error::StackError;
-use super::owner_of;
-use super::slab::{SlotRef, lookup};
+use super::{SlotRef, lookup, owner_of};
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 use std::sync::OnceLock;

@@ -16,8 +16,7 @@ mod fold;
 mod writer;
 
 use super::{change_action, change_mask, default_action, set_of};
-use crate::stack::slab::SlotRef;
-use crate::stack::{owner_of, residency};
+use crate::stack::{SlotRef, owner_of, residency};
 use fold::{Fold, FrameText};
 use std::fmt::Write as _;
 use std::mem;

@@ -15,6 +15,7 @@
 //! | `place` | where a stack is, by value, and who runs there |
 //! | `provided` | stacks that the caller provides |
 //! | `residency` | which pages of a stack are committed |
+//! | `shadow` | whether the kernel keeps a shadow stack, with which nothing here works |
 //! | `overflow` | the fault handler, its report, the alternate signal stack |
 //! | `error` | what can go wrong, with the limit that caused it |
 //!
@@ -39,6 +40,7 @@ pub mod overflow;
 mod place;
 pub mod provided;
 mod residency;
+mod shadow;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -215,10 +217,12 @@ struct StackHeader {
 }
 
 impl StackHeader {
-    const EMPTY: StackHeader = StackHeader {
-        owner: AtomicPtr::new(ptr::null_mut()),
-        describe: AtomicPtr::new(ptr::null_mut()),
-    };
+    const fn new() -> StackHeader {
+        StackHeader {
+            owner: AtomicPtr::new(ptr::null_mut()),
+            describe: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
 
     #[inline]
     fn set_owner(&self, owner: *const (), describe: DescribeFn) {
@@ -469,4 +473,11 @@ fn errno() -> i32 {
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     unsafe { *place }
+}
+
+fn set_errno(value: i32) {
+    // SAFETY: libc returns a valid pointer to the calling thread's errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = value };
 }

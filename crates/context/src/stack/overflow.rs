@@ -13,7 +13,7 @@
 //! - I1: until the report's first lines are written, the handler makes only system calls: it
 //!   allocates nothing, takes no lock, and reads only the header and the signal's context.
 //! - I2: an overflow always ends the process, by `SIGABRT`, in bounded time: what could fault or
-//!   hang (the backtrace) runs last, under an alarm.
+//!   hang (the backtrace) runs last, under a watch.
 //! - I3: a fault elsewhere leaves no trace: mask, errno and the alternate stack are as before.
 //!
 //! Not here: overflows of threads' own stacks; frames that step over the guard.
@@ -123,10 +123,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         }
     }
     chain(signal, info, context, sent);
-    // SAFETY: libc returns a valid pointer to the calling thread's errno.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    unsafe { *place = errno };
+    super::set_errno(errno);
 }
 
 /// The slot that a fault at `address` overflowed, if it is an overflow.

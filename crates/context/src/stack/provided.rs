@@ -127,7 +127,8 @@ unsafe impl<S: Stack + ?Sized> Stack for Box<S> {
     }
 }
 
-/// A provided stack in use: it is found by [`lookup`](super::lookup), so that its overflow is reported.
+/// A provided stack that is good for use. From [`set_owner`](Provided::set_owner) on it is found by [`lookup`](super::lookup), so
+/// that its overflow is reported.
 ///
 /// Whoever runs code on it must keep it alive and unborrowed for as long as frames lie there. It stays on its thread:
 ///
@@ -140,17 +141,23 @@ pub struct Provided<'s> {
 }
 
 struct Inner<'s> {
-    place: SlotRef,
-    record: &'static Record,
-    /// Valgrind's for the stack.
-    number: usize,
+    span: Span,
+    /// Once it has an owner.
+    entry: Option<Entry>,
     /// Dropped last.
     _memory: Box<dyn Stack + 's>,
     thread: PhantomData<*mut ()>,
 }
 
+/// A stack's place in the registry.
+struct Entry {
+    record: &'static Record,
+    /// Valgrind's for the stack.
+    number: usize,
+}
+
 impl<'s> Provided<'s> {
-    /// Takes the memory into use.
+    /// Looks at the memory's addresses.
     ///
     /// # Errors
     ///
@@ -160,15 +167,12 @@ impl<'s> Provided<'s> {
             Ok(span) => span,
             Err(error) => return Err(Refused { error, memory }),
         };
-        let (record, place) = register(&span);
         let inner = Inner {
-            place,
-            record,
-            number: valgrind::register(span.limit, span.base.addr().get()),
+            span,
+            entry: None,
             _memory: Box::new(memory),
             thread: PhantomData,
         };
-        tools::stack_in_use(span.limit, place.size_bytes());
         Ok(Provided {
             inner: Box::new(inner),
         })
@@ -177,28 +181,39 @@ impl<'s> Provided<'s> {
     /// One past the highest usable address, a multiple of 64: where the first frame is put.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
-        self.inner.place.base()
+        self.inner.span.base
     }
 
     /// The lowest usable address.
     #[must_use]
     pub fn limit(&self) -> NonNull<u8> {
-        self.inner.place.limit()
+        let limit = self.base().as_ptr().with_addr(self.inner.span.limit);
+        NonNull::new(limit).unwrap_or(self.base())
     }
 
     /// Usable bytes, from limit to base.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        self.inner.place.size_bytes()
+        self.inner.span.size_bytes()
     }
 
-    /// Names who runs on this stack from now on, for the overflow report.
+    /// Names who runs on this stack from now on, for the overflow report. The first call makes it known to
+    /// [`lookup`](super::lookup).
     ///
     /// # Safety
     ///
-    /// As for [`Stack::set_owner`](super::Stack::set_owner), until this is dropped.
-    pub unsafe fn set_owner(&self, owner: *const (), describe: DescribeFn) {
-        self.inner.record.header.set_owner(owner, describe);
+    /// - As for [`Stack::set_owner`](super::Stack::set_owner), until this is dropped.
+    /// - It is dropped, not forgotten: else its addresses would be taken for a stack when they are something else.
+    pub unsafe fn set_owner(&mut self, owner: *const (), describe: DescribeFn) {
+        let Inner { span, entry, .. } = &mut *self.inner;
+        let entry = entry.get_or_insert_with(|| {
+            tools::stack_in_use(span.limit, span.size_bytes());
+            Entry {
+                record: register(span),
+                number: valgrind::register(span.limit, span.base.addr().get()),
+            }
+        });
+        entry.record.header.set_owner(owner, describe);
     }
 
     /// The same without the lifetime.
@@ -215,9 +230,12 @@ impl<'s> Provided<'s> {
 
 impl Drop for Inner<'_> {
     fn drop(&mut self) {
-        unregister(self.record, self.place);
-        valgrind::deregister(self.number);
-        tools::stack_idle(self.place.limit, self.place.size_bytes());
+        let span = &self.span;
+        if let Some(entry) = self.entry.take() {
+            unregister(entry.record, span);
+            valgrind::deregister(entry.number);
+            tools::stack_idle(span.limit, span.size_bytes());
+        }
     }
 }
 
@@ -226,7 +244,10 @@ impl fmt::Debug for Provided<'_> {
         f.debug_struct("Provided")
             .field("limit", &self.limit())
             .field("base", &self.base())
-            .field("guard_bytes", &self.inner.place.guard().len())
+            .field(
+                "guard_bytes",
+                &(self.inner.span.limit - self.inner.span.start),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -273,6 +294,10 @@ struct Span {
 }
 
 impl Span {
+    fn size_bytes(&self) -> usize {
+        self.base.addr().get() - self.limit
+    }
+
     fn of(memory: &impl Stack) -> Result<Span, StackError> {
         let base = memory.base();
         let limit = memory.limit().addr().get();
@@ -339,7 +364,7 @@ fn lock() -> MutexGuard<'static, Vec<&'static Record>> {
 impl Record {
     fn new() -> Record {
         Record {
-            header: StackHeader::EMPTY,
+            header: StackHeader::new(),
             sequence: AtomicUsize::new(0),
             start: AtomicUsize::new(0),
             limit: AtomicUsize::new(0),
@@ -431,7 +456,7 @@ fn leave(level: u32, block: usize, record: &'static Record) {
     }
 }
 
-fn register(span: &Span) -> (&'static Record, SlotRef) {
+fn register(span: &Span) -> &'static Record {
     let mut idle = lock();
     let record = idle.pop().unwrap_or_else(|| {
         // Room for its way back, so that giving up a stack allocates nothing.
@@ -442,27 +467,19 @@ fn register(span: &Span) -> (&'static Record, SlotRef) {
         Box::leak(Box::new(Record::new()))
     });
     record.write(span.start, span.limit, span.base.as_ptr());
-    let end = span.base.addr().get();
-    let (level, first, second) = keys(span.start, end);
+    let (level, first, second) = keys(span.start, span.base.addr().get());
     enter(level, first, record);
     if let Some(second) = second {
         enter(level, second, record);
     }
     // ORDERING: relaxed; the thread that will run there sees its own store.
     LEVELS.fetch_or(1 << level, Ordering::Relaxed);
-    let place = SlotRef {
-        start: span.start,
-        limit: span.limit,
-        base: span.base,
-        end,
-        header: NonNull::from(&record.header),
-    };
-    (record, place)
+    record
 }
 
-fn unregister(record: &'static Record, place: SlotRef) {
+fn unregister(record: &'static Record, span: &Span) {
     let mut idle = lock();
-    let (level, first, second) = keys(place.start, place.end);
+    let (level, first, second) = keys(span.start, span.base.addr().get());
     leave(level, first, record);
     if let Some(second) = second {
         leave(level, second, record);

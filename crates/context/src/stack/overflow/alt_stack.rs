@@ -15,6 +15,7 @@ mod tests;
 
 use crate::stack::error::StackError;
 use crate::stack::guard::{self, GuardKind};
+use crate::stack::shadow;
 use crate::stack::{errno, page_bytes, slab};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -57,8 +58,9 @@ impl AltStack {
     /// # Errors
     ///
     /// `NoMemory` if none can be mapped; `System` if the kernel refuses it, as it does in a signal
-    /// handler that runs on the present one.
+    /// handler that runs on the present one; `ShadowStack` if the thread has one, so that it could not run coroutines at all.
     pub fn ensure() -> Result<AltStack, StackError> {
+        shadow::refuse()?;
         let frame_bytes = signal_frame_bytes();
         let before = exchange(None)?;
         let enough = before.ss_size >= ROOM_BYTES_MIN + frame_bytes;

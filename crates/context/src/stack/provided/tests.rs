@@ -39,6 +39,19 @@ impl Drop for Claimed<'_> {
     }
 }
 
+unsafe fn describe(_: *const (), out: &mut dyn Write) {
+    let _ = out.write_str("somebody");
+}
+
+/// A stack in use, and what is to be found.
+fn enter(claimed: Claimed<'static>) -> (Provided<'static>, SlotRef) {
+    let mut stack = Provided::new(claimed).unwrap();
+    // SAFETY: `describe` does not look at it; the tests drop it.
+    unsafe { stack.set_owner(ptr::dangling(), describe) };
+    let record = stack.inner.entry.as_ref().unwrap().record;
+    (stack, record.read().unwrap())
+}
+
 /// Addresses that no process has: so tests that run at the same time do not meet.
 const NOWHERE: usize = 1 << 50;
 
@@ -60,34 +73,32 @@ fn every_address_is_found_and_none_afterwards() {
         let size_bytes = sizes[round % sizes.len()];
         let guard_bytes = 4096 * (round % 3);
         start += 64 * (round % 7);
-        stacks.push((
-            start,
-            Provided::new(claim(start, size_bytes, guard_bytes)).unwrap(),
-        ));
+        let (stack, place) = enter(claim(start, size_bytes, guard_bytes));
+        stacks.push((start, stack, place));
         start += size_bytes + guard_bytes + 4096;
     }
-    for (start, stack) in &stacks {
+    for (start, stack, place) in &stacks {
         let (limit, base) = (stack.limit().addr().get(), stack.base().addr().get());
         for addr in [*start, limit, (limit + base) / 2, base - 1] {
             let found = lookup_any(addr).unwrap();
-            assert_eq!(found, stack.inner.place, "{addr:#x}");
+            assert_eq!(found, *place, "{addr:#x}");
             assert!(found.is_provided());
             assert_eq!(found.guard(), *start..limit);
         }
         for addr in [*start - 1, base + 128] {
-            assert_ne!(lookup_any(addr), Some(stack.inner.place), "{addr:#x}");
+            assert_ne!(lookup_any(addr), Some(*place), "{addr:#x}");
         }
     }
     let (gone, kept): (Vec<_>, Vec<_>) = stacks
         .into_iter()
         .enumerate()
         .partition(|(n, _)| n % 3 == 0);
-    let gone: Vec<usize> = gone.into_iter().map(|(_, (start, _))| start).collect();
+    let gone: Vec<usize> = gone.into_iter().map(|(_, (start, ..))| start).collect();
     for start in gone {
         assert_eq!(lookup_any(start + 20_000), None, "{start:#x}");
     }
-    for (_, (start, stack)) in kept {
-        assert_eq!(lookup_any(start + 20_000), Some(stack.inner.place));
+    for (_, (start, _stack, place)) in kept {
+        assert_eq!(lookup_any(start + 20_000), Some(place));
     }
 }
 
@@ -99,7 +110,7 @@ fn records_and_nodes_are_used_again() {
     };
     // Far from the other tests' addresses, so that what they do at the same time is small against it.
     for round in 0..10_000 {
-        drop(Provided::new(claim(2 * NOWHERE + (round << 16), 1 << 16, 0)).unwrap());
+        drop(enter(claim(2 * NOWHERE + (round << 16), 1 << 16, 0)));
     }
     let nodes = count();
     assert!(
@@ -111,21 +122,19 @@ fn records_and_nodes_are_used_again() {
 
 #[test]
 fn the_owner_is_known_until_the_end() {
-    unsafe fn describe(_: *const (), out: &mut dyn Write) {
-        let _ = out.write_str("somebody");
+    let mut stack = Provided::new(claim(3 * NOWHERE, 1 << 16, 4096)).unwrap();
+    assert_eq!(lookup_any(3 * NOWHERE), None, "not in use yet");
+    for owner in [5_u32, 6] {
+        let owner = (&raw const owner).cast();
+        // SAFETY: `describe` does not look at it.
+        unsafe { stack.set_owner(owner, describe) };
+        let place = lookup_any(3 * NOWHERE).unwrap();
+        assert_eq!(owner_of(place).map(|(owner, _)| owner), Some(owner));
     }
-    let stack = Provided::new(claim(3 * NOWHERE, 1 << 16, 4096)).unwrap();
     let place = lookup_any(3 * NOWHERE).unwrap();
-    assert_eq!(owner_of(place), None);
-    let owner = 5_u32;
-    // SAFETY: `describe` does not look at it.
-    unsafe { stack.set_owner((&raw const owner).cast(), describe) };
-    assert_eq!(
-        owner_of(place).map(|(owner, _)| owner),
-        Some((&raw const owner).cast())
-    );
     drop(stack);
-    assert_eq!(owner_of(place), None);
+    assert!(owner_of(place).is_none());
+    assert_eq!(lookup_any(3 * NOWHERE), None);
 }
 
 // contract: C17
@@ -166,9 +175,9 @@ fn a_stack_is_always_found_by_its_own_thread() {
             scope.spawn(move || {
                 for round in 0..rounds {
                     let start = 5 * NOWHERE + thread * (1 << 30) + (round % 16) * (1 << 17);
-                    let stack = Provided::new(claim(start, 1 << 16, 4096)).unwrap();
+                    let (_stack, place) = enter(claim(start, 1 << 16, 4096));
                     for addr in [start, start + 5000, start + 60_000] {
-                        assert_eq!(lookup_any(addr), Some(stack.inner.place));
+                        assert_eq!(lookup_any(addr), Some(place));
                     }
                 }
             });

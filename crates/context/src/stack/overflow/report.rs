@@ -15,6 +15,8 @@
 #![expect(unsafe_code, reason = "the unwinder's interface, signals")]
 
 mod fold;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use super::{change_action, change_mask, default_action, set_of};
@@ -48,24 +50,26 @@ struct Watch {
     idle_seconds: AtomicU32,
 }
 
-static WATCH: Watch = Watch {
-    started_ns: AtomicU64::new(0),
-    seen_ns: AtomicU64::new(0),
-    seconds: AtomicU32::new(0),
-    idle_seconds: AtomicU32::new(0),
-};
+static WATCH: Watch = Watch::new();
 
 impl Watch {
+    const fn new() -> Watch {
+        Watch {
+            started_ns: AtomicU64::new(0),
+            seen_ns: AtomicU64::new(0),
+            seconds: AtomicU32::new(0),
+            idle_seconds: AtomicU32::new(0),
+        }
+    }
+
     // ORDERING: relaxed throughout; one thread, and a handler on it.
-    fn start(&self) {
-        let now_ns = cpu_ns();
+    fn start(&self, now_ns: u64) {
         self.started_ns.store(now_ns, Ordering::Relaxed);
         self.seen_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// A second is over: whether the report may go on.
-    fn may_go_on(&self) -> bool {
-        let now_ns = cpu_ns();
+    /// A second is over, at this CPU time: whether the report may go on.
+    fn may_go_on(&self, now_ns: u64) -> bool {
         let seconds = self.seconds.load(Ordering::Relaxed) + 1;
         self.seconds.store(seconds, Ordering::Relaxed);
         let stirred = now_ns.saturating_sub(self.seen_ns.swap(now_ns, Ordering::Relaxed));
@@ -177,7 +181,7 @@ fn catch_trouble() {
 /// and has no room left for the handler. The system calls are made directly, because some C
 /// libraries allocate in `timer_create`.
 fn start_watch() {
-    WATCH.start();
+    WATCH.start(cpu_ns());
     // SAFETY: all-zero is a valid sigevent.
     let mut event: libc::sigevent = unsafe { mem::zeroed() };
     event.sigev_signo = libc::SIGALRM;
@@ -230,7 +234,7 @@ extern "C" fn give_up(signal: libc::c_int) {
     }
     if signal == libc::SIGALRM {
         let errno = crate::stack::errno();
-        if WATCH.may_go_on() {
+        if WATCH.may_go_on(cpu_ns()) {
             crate::stack::set_errno(errno);
             return;
         }

@@ -512,3 +512,63 @@ fn the_innermost_coroutine_is_reported() {
     let text = check(&die(test, "x"), &["\"inner\"", "death_overflow::recurse"]);
     assert!(!text.contains("\"outer\""), "{text}");
 }
+
+#[inline(never)]
+#[expect(clippy::large_stack_frames, reason = "the test is about large frames")]
+fn huge_frame() -> u8 {
+    let mut frame = [0_u8; 8 << 20];
+    std::hint::black_box(&mut frame);
+    frame[7]
+}
+
+// contract: C18
+#[test]
+fn a_rust_frame_that_is_larger_than_stack_and_guard_is_reported() {
+    let test = "a_rust_frame_that_is_larger_than_stack_and_guard_is_reported";
+    if let Some(place) = deed() {
+        return dig_in(&place, 64 * 1024, 0, || _ = huge_frame());
+    }
+    for place in PLACES {
+        let parts = [
+            "\"digger\"",
+            "into the guard of 4096",
+            "death_overflow::huge_frame",
+        ];
+        check(&die(test, place), &parts);
+    }
+}
+
+extern "C" fn nothing(_: c_int) {}
+
+/// A handler without SA_ONSTACK, as most are, that strikes where its frame has no room.
+// contract: C18
+#[test]
+fn a_signal_that_does_not_fit_is_reported() {
+    #[inline(never)]
+    #[expect(unconditional_recursion, reason = "overflows")]
+    fn raise_at_every_depth() {
+        // SAFETY: no preconditions.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        let block = std::hint::black_box([0_u8; 256]);
+        raise_at_every_depth();
+        std::hint::black_box(block);
+    }
+    let test = "a_signal_that_does_not_fit_is_reported";
+    if let Some(place) = deed() {
+        // SAFETY: all-zero is a valid sigaction.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as *const () as usize;
+        // SAFETY: the handler does nothing.
+        let status = unsafe { libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()) };
+        assert_eq!(status, 0);
+        return dig_in(&place, 128 * 1024, 0, raise_at_every_depth);
+    }
+    for place in PLACES {
+        let parts = [
+            "\"digger\"",
+            "a signal's frame did not fit above the guard of 4096",
+            "raise_at_every_depth",
+        ];
+        check(&die(test, place), &parts);
+    }
+}

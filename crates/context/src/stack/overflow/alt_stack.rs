@@ -153,8 +153,8 @@ fn exchange(new: Option<&libc::stack_t>) -> Result<libc::stack_t, StackError> {
     }
 }
 
-/// What the kernel's signal frame takes at most on this processor; vector state makes it large.
-fn signal_frame_bytes() -> usize {
+/// What the kernel's signal frame takes at most on this processor; vector state makes it large. Async-signal-safe.
+pub(super) fn signal_frame_bytes() -> usize {
     // SAFETY: no preconditions; zero means that the kernel does not tell.
     let told = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) };
     usize::try_from(told).unwrap_or(0).max(libc::MINSIGSTKSZ)

@@ -19,7 +19,7 @@ mod fold;
 mod tests;
 mod writer;
 
-use super::{change_action, change_mask, default_action, set_of};
+use super::{Cause, change_action, change_mask, default_action, set_of};
 use crate::stack::{SlotRef, owner_of, residency};
 use fold::{Fold, FrameText};
 use std::fmt::Write as _;
@@ -96,7 +96,7 @@ fn cpu_ns() -> u64 {
 }
 
 /// Writes the report of an overflow of `slot` and ends the process.
-pub(super) fn report_and_abort(slot: SlotRef, address: usize, stack_pointer: usize) -> ! {
+pub(super) fn report_and_abort(slot: SlotRef, cause: Cause, stack_pointer: usize) -> ! {
     // ORDERING: relaxed; only one thread may win, nothing else is shared.
     let won = REPORTER.compare_exchange(0, thread_id(), Ordering::Relaxed, Ordering::Relaxed);
     if won.is_err() {
@@ -107,7 +107,7 @@ pub(super) fn report_and_abort(slot: SlotRef, address: usize, stack_pointer: usi
     unsafe { libc::sigfillset(&raw mut all) };
     change_mask(libc::SIG_BLOCK, &all);
     catch_trouble();
-    write_facts(slot, address, stack_pointer);
+    write_facts(slot, cause, stack_pointer);
     start_watch();
     let frames = write_addresses(slot);
     write_names(frames);
@@ -127,7 +127,7 @@ fn wait_for_the_end() -> ! {
     }
 }
 
-fn write_facts(slot: SlotRef, address: usize, stack_pointer: usize) {
+fn write_facts(slot: SlotRef, cause: Cause, stack_pointer: usize) {
     let mut out = Stderr::new();
     let (limit, base) = (slot.limit().addr().get(), slot.base().addr().get());
     let guard_bytes = slot.guard().len();
@@ -144,10 +144,20 @@ fn write_facts(slot: SlotRef, address: usize, stack_pointer: usize) {
         " overflowed its stack: {} KiB at {limit:#x}..{base:#x}",
         slot.size_bytes() / 1024
     );
+    let _ = match cause {
+        Cause::Access(address) => write!(
+            out,
+            "  fault address {address:#x}, {} bytes into the guard of {guard_bytes}",
+            limit.saturating_sub(address)
+        ),
+        Cause::Signal => write!(
+            out,
+            "  a signal's frame did not fit above the guard of {guard_bytes}"
+        ),
+    };
     let _ = writeln!(
         out,
-        "  fault address {address:#x}, {} bytes into the guard of {guard_bytes}; stack pointer {stack_pointer:#x}; high water {} KiB",
-        limit - address,
+        "; stack pointer {stack_pointer:#x}; high water {} KiB",
         residency::high_water_bytes(slot) / 1024
     );
     let advice = if slot.is_provided() {

@@ -217,14 +217,16 @@ fn dig(bytes: usize) {
     down_to(here() - bytes);
 }
 
+/// The high-water mark of the calling coroutine's stack.
+fn high_water() -> usize {
+    let id = sinew::current().unwrap().id();
+    sinew::yield_now().unwrap();
+    inspect::find(id).unwrap().stack_high_water_bytes().unwrap()
+}
+
 // contract: C17
 #[test]
 fn stacks_that_are_not_pooled_come_clean_and_go() {
-    let high_water = || {
-        let id = sinew::current().unwrap().id();
-        sinew::yield_now().unwrap();
-        inspect::find(id).unwrap().stack_high_water_bytes().unwrap()
-    };
     // A size that no other test of this file has, so that the stacks are these.
     let size = 300 * 1024;
     run(|| {
@@ -248,6 +250,30 @@ fn stacks_that_are_not_pooled_come_clean_and_go() {
             assert!(after >= 200 * 1024, "{after}");
         }
     });
+}
+
+// contract: C17
+#[test]
+fn whether_stacks_are_pooled_is_the_scheduler_s_unless_a_builder_says() {
+    let size = 350 * 1024;
+    let seen_by_the_second = |scheduler: sinew::SchedulerBuilder, builder: Builder| {
+        scheduler.anchor(|s| {
+            let builder = builder.stack_size(size);
+            let first = builder.spawn_local(|| dig(200 * 1024)).unwrap();
+            let _closed = s.run();
+            first.join().unwrap();
+            let second = builder.spawn_local(high_water).unwrap();
+            let _closed = s.run();
+            second.join().unwrap()
+        })
+    };
+    let (kept, clean) = (200 * 1024, 64 * 1024);
+    let not_pooled = Scheduler::builder().pooled(false);
+    let any = Builder::new();
+    assert!(seen_by_the_second(Scheduler::builder(), any.clone()) >= kept);
+    assert!(seen_by_the_second(not_pooled.clone(), any.clone()) < clean);
+    assert!(seen_by_the_second(not_pooled, any.clone().pooled(true)) >= kept);
+    assert!(seen_by_the_second(Scheduler::builder(), any.pooled(false)) < clean);
 }
 
 // contract: C17
@@ -281,12 +307,13 @@ fn a_cache_keeps_no_more_than_it_may() {
     // Tests beside this one have caches, too: so differences from what there is otherwise cannot be taken; but in a
     // process of its own they can.
     if std::env::var_os("SINEW_ALONE").is_none() {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["a_cache_keeps_no_more_than_it_may", "--exact"])
             .env("SINEW_ALONE", "1")
-            .status()
+            .output()
             .unwrap();
-        assert!(status.success());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
         return;
     }
     for (limits, most) in [(few, 7), (bytes, 5), (none, 0)] {
@@ -539,18 +566,25 @@ fn a_panic_of_the_memory_s_drop_is_the_anchor_s() {
             panic!("the memory's drop");
         }
     }
-    let seen = Cell::new(0);
-    let ended = catch_unwind(AssertUnwindSafe(|| {
-        anchor(|a| {
-            let memory = Bomb(Box::new_uninit_slice(128 * 1024));
-            let builder = Coroutine::builder(a).stack(memory).unwrap();
-            let mut c = builder.build(|_: &Suspender<(), ()>, ()| 9).unwrap();
-            seen.set(c.resume(()).unwrap().done().unwrap());
-        });
-    }));
-    assert_eq!(seen.get(), 9);
-    let payload = ended.unwrap_err();
-    assert_eq!(payload.downcast_ref(), Some(&"the memory's drop"));
+    for deed in ["run", "unrun", "forgotten"] {
+        let seen = Cell::new(0);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            anchor(|a| {
+                let memory = Bomb(Box::new_uninit_slice(128 * 1024));
+                let builder = Coroutine::builder(a).stack(memory).unwrap();
+                let mut c = builder.build(|_: &Suspender<(), ()>, ()| 9).unwrap();
+                match deed {
+                    "run" => seen.set(c.resume(()).unwrap().done().unwrap()),
+                    "unrun" => drop(c),
+                    _ => std::mem::forget(c),
+                }
+                seen.set(seen.get() + 1);
+            });
+        }));
+        assert_eq!(seen.get(), if deed == "run" { 10 } else { 1 }, "{deed}");
+        let payload = ended.unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&"the memory's drop"), "{deed}");
+    }
 }
 
 /// Limits and scopes rely on being found on a provided stack, too: inside of them a stand-alone coroutine cannot suspend.

@@ -15,6 +15,18 @@
 //! guard of one page, pooled, and at most 1,024 stacks and 256 MiB of them kept warm for each thread.
 //!
 //! A stack takes address space; memory is committed page by page by the first touch. The kernel never uses huge pages for it.
+//!
+//! # Overflow
+//!
+//! A coroutine that runs into its guard ends the process with a report on the standard error: id, name, where it was spawned, the
+//! stack's size and deepest use, what to change, and a backtrace in which a recursion is folded. That needs no heap. It holds for
+//! Rust code with frames of any size, and for foreign code without stack probes whose frames are no larger than the guard: give
+//! `guard_size` accordingly. The report is written by a handler of `SIGSEGV` and `SIGBUS` on an alternate signal stack; both are set up
+//! by the first scheduler or anchor. Whatever is no overflow goes on to the handler that was there before. A program that blocks
+//! these signals, or later sets handlers that do not pass on what is not theirs, does without the report.
+//!
+//! # Caches
+//!
 //! Each cache belongs to one scheduler, or to one anchor outside of any; beyond its bounds the memory of the
 //! coldest stacks goes back to the kernel, and when it ends all of it does.
 //!

@@ -80,7 +80,7 @@ fn a_missing_mark_is_found() {
     let disassembly = |landing: &str| {
         format!(
             "\n0000000000001000 <some::function>:\n    1000:\tlea    0x9(%rip),%rax        # 1010 <some::function+0x10>\n    \
-             1007:\tmov    %rax,0x8(%rdi)\n    100e:\tjmp    *%rax\n    1010:\t{landing}\n    1014:\tret\n\n"
+             1007:\tjmp    *%rax\n    1009:\tcs nopw 0x0(%rax,%rax,1)\n    1010:\t{landing}\n    1014:\tret\n\n"
         )
     };
     let found = marks::find_in(&disassembly("endbr64"));

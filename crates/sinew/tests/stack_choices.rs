@@ -33,8 +33,10 @@ fn guard_bytes_below(place: usize, stack_bytes: usize) -> usize {
             iov_base: (&raw mut answer).cast(),
             iov_len: 1,
         };
+        // SAFETY: no preconditions.
+        let process = unsafe { libc::getpid() };
         // SAFETY: the kernel checks the address and writes one byte.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        let read = unsafe { libc::process_vm_readv(process, &to, 1, &from, 1, 0) };
         read == 1
     };
     let page = place / 4096 * 4096;

@@ -1,7 +1,7 @@
 //! Looks for resume points in the disassembly of the test that includes this.
 //!
-//! A resume point is an address that code takes, by `lea …(%rip)`, of the instruction behind an indirect jump: nothing falls
-//! through to it, so it is there to be jumped to. (The compiler's own jump tables hold such addresses in data.)
+//! A resume point is an address that code takes, by `lea …(%rip)`, of the instruction behind an indirect jump and its padding: nothing
+//! falls through to it, so it is there to be jumped to. (The compiler's own jump tables hold such addresses in data.)
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -73,7 +73,11 @@ fn look_at(function: &str, body: &[Instruction], found: &mut Found) {
         .iter()
         .filter_map(|instruction| taken_address(&instruction.text))
         .filter_map(|address| places.get(&address).copied())
-        .filter(|&place| place > 0 && is_indirect_jump(&body[place - 1].text))
+        .filter(|&place| {
+            let mut before = body[..place].iter().rev();
+            let before = before.find(|instruction| !is_padding(&instruction.text));
+            before.is_some_and(|jump| is_indirect_jump(&jump.text))
+        })
         .collect();
     points.sort_unstable();
     points.dedup();
@@ -96,4 +100,11 @@ fn taken_address(text: &str) -> Option<u64> {
 fn is_indirect_jump(text: &str) -> bool {
     text.strip_prefix("jmp")
         .is_some_and(|rest| rest.trim_start().starts_with('*'))
+}
+
+/// What an assembler fills the way to an aligned address with.
+fn is_padding(text: &str) -> bool {
+    ["nop", "xchg   %ax,%ax", "int3"]
+        .iter()
+        .any(|padding| text.contains(padding))
 }

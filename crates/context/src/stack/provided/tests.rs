@@ -5,6 +5,7 @@ use super::*;
 use crate::stack::{lookup as lookup_any, owner_of};
 use std::cell::Cell;
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 /// Addresses, of memory that the tests do not touch unless it is theirs.
 struct Claimed<'a> {
@@ -52,8 +53,22 @@ fn enter(claimed: Claimed<'static>) -> (Provided<'static>, SlotRef) {
     (stack, record.read().unwrap())
 }
 
-/// Addresses that no process has: so tests that run at the same time do not meet.
-const NOWHERE: usize = 1 << 50;
+/// Where a region of addresses begins that cannot be accessed and is nobody's; one for each test, so that tests that run at the
+/// same time do not meet.
+fn nowhere(region: usize) -> usize {
+    const REGION_BYTES: usize = 8 << 30;
+    static START: OnceLock<usize> = OnceLock::new();
+    let start = START.get_or_init(|| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let bytes = 8 * REGION_BYTES;
+        // SAFETY: a fresh mapping.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        start.addr()
+    });
+    assert!(region < 8);
+    start + region * REGION_BYTES
+}
 
 fn claim(start: usize, size_bytes: usize, guard_bytes: usize) -> Claimed<'static> {
     Claimed {
@@ -67,7 +82,7 @@ fn claim(start: usize, size_bytes: usize, guard_bytes: usize) -> Claimed<'static
 #[test]
 fn every_address_is_found_and_none_afterwards() {
     let sizes = [32_768, 40_000, 65_536, 1 << 20, (3 << 20) + 4096];
-    let mut start = NOWHERE + 0x1234_0000;
+    let mut start = nowhere(1) + 0x1234_0000;
     let mut stacks = Vec::new();
     for round in 0..200 {
         let size_bytes = sizes[round % sizes.len()];
@@ -110,7 +125,7 @@ fn records_and_nodes_are_used_again() {
     };
     // Far from the other tests' addresses, so that what they do at the same time is small against it.
     for round in 0..10_000 {
-        drop(enter(claim(2 * NOWHERE + (round << 16), 1 << 16, 0)));
+        drop(enter(claim(nowhere(2) + (round << 16), 1 << 16, 0)));
     }
     let nodes = count();
     assert!(
@@ -122,19 +137,19 @@ fn records_and_nodes_are_used_again() {
 
 #[test]
 fn the_owner_is_known_until_the_end() {
-    let mut stack = Provided::new(claim(3 * NOWHERE, 1 << 16, 4096)).unwrap();
-    assert_eq!(lookup_any(3 * NOWHERE), None, "not in use yet");
+    let mut stack = Provided::new(claim(nowhere(3), 1 << 16, 4096)).unwrap();
+    assert_eq!(lookup_any(nowhere(3)), None, "not in use yet");
     for owner in [5_u32, 6] {
         let owner = (&raw const owner).cast();
         // SAFETY: `describe` does not look at it.
         unsafe { stack.set_owner(owner, describe) };
-        let place = lookup_any(3 * NOWHERE).unwrap();
+        let place = lookup_any(nowhere(3)).unwrap();
         assert_eq!(owner_of(place).map(|(owner, _)| owner), Some(owner));
     }
-    let place = lookup_any(3 * NOWHERE).unwrap();
+    let place = lookup_any(nowhere(3)).unwrap();
     drop(stack);
     assert!(owner_of(place).is_none());
-    assert_eq!(lookup_any(3 * NOWHERE), None);
+    assert_eq!(lookup_any(nowhere(3)), None);
 }
 
 // contract: C17
@@ -148,19 +163,19 @@ fn what_is_out_of_range_comes_back() {
         dropped: Some(&dropped),
     };
     for (claimed, what) in [
-        (with(NOWHERE, SIZE_BYTES_MIN - 1024, 0), "size"),
-        (with(NOWHERE, SIZE_BYTES_MAX + 4096, 0), "size"),
-        (with(NOWHERE, 1 << 16, GUARD_BYTES_MAX + 1), "guard size"),
+        (with(nowhere(1), SIZE_BYTES_MIN - 1024, 0), "size"),
+        (with(nowhere(1), SIZE_BYTES_MAX + 4096, 0), "size"),
+        (with(nowhere(1), 1 << 16, GUARD_BYTES_MAX + 1), "guard size"),
     ] {
         let refused = Provided::new(claimed).unwrap_err();
         assert!(refused.to_string().contains(what), "{refused}");
         let back = refused.into_inner();
-        assert_eq!(back.start, NOWHERE);
+        assert_eq!(back.start, nowhere(1));
         let before = dropped.get();
         drop(back);
         assert_eq!(dropped.get(), before + 1);
     }
-    let stack = Provided::new(with(4 * NOWHERE, 1 << 16, 0)).unwrap();
+    let stack = Provided::new(with(nowhere(4), 1 << 16, 0)).unwrap();
     assert_eq!(dropped.get(), 3);
     drop(stack);
     assert_eq!(dropped.get(), 4);
@@ -174,7 +189,7 @@ fn a_stack_is_always_found_by_its_own_thread() {
         for thread in 0..4 {
             scope.spawn(move || {
                 for round in 0..rounds {
-                    let start = 5 * NOWHERE + thread * (1 << 30) + (round % 16) * (1 << 17);
+                    let start = nowhere(5) + thread * (1 << 30) + (round % 16) * (1 << 17);
                     let (_stack, place) = enter(claim(start, 1 << 16, 4096));
                     for addr in [start, start + 5000, start + 60_000] {
                         assert_eq!(lookup_any(addr), Some(place));

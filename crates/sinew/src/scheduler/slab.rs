@@ -23,15 +23,12 @@ use sinew_core::inbox::Link;
 
 use crate::scheduler::block::{Block, BlockRef, Park};
 use crate::scheduler::{current, unhandled};
-use crate::sys::pages;
 
 /// Blocks in the first chunk; each later one is twice the one before, up to the most.
 const CHUNK_BLOCKS_MIN: usize = 256;
-const CHUNK_BLOCKS_MAX: usize = 64 * 1024;
-// PERF: 1,000,000 coroutines spawned and joined: 155 ns each; 222 with small pages, half of that for their first touch.
-/// Chunks of at least this size are backed by huge pages, where the kernel has them. All chunks before them are together as
-/// large, so that a small program never pays for a huge page.
-const HUGE_CHUNK_BYTES_MIN: usize = 4 << 20;
+// PERF: small pages. Huge ones made 1,000,000 spawns a third faster while the machine had them at hand, and twice as slow on a
+// virtual machine that gives free huge pages back to its host and has to ask for them again.
+const CHUNK_BLOCKS_MAX: usize = 16 * 1024;
 /// How many blocks a scheduler takes from the global list at a time.
 const BATCH: usize = 64;
 /// How many free blocks a scheduler keeps before it gives a batch back.
@@ -114,10 +111,16 @@ impl Free {
     #[cold]
     fn refill(&self) -> NonNull<Block> {
         let global = lock_global();
-        let batch: [_; BATCH] = std::array::from_fn(|_| global.pop().unwrap_or_else(carve));
+        while self.len.get() < BATCH
+            && let Some(block) = global.pop()
+        {
+            self.push(block);
+        }
+        if self.len.get() < BATCH {
+            // PERF: the last one first, so that new blocks are used in the order of their addresses: 20 ns of a spawn and join.
+            carve(BATCH).rev().for_each(|block| self.push(block));
+        }
         drop(global);
-        // PERF: the last one first, so that new blocks are used in the order of their addresses: 20 ns of a spawn and join.
-        batch.into_iter().rev().for_each(|block| self.push(block));
         self.pop()
             .unwrap_or_else(|| unreachable!("a batch was added"))
     }
@@ -128,8 +131,9 @@ fn lock_global() -> std::sync::MutexGuard<'static, Free> {
     GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Initialises one more block of the newest chunk, or of a new one. The caller holds the global lock.
-fn carve() -> NonNull<Block> {
+/// Initialises more blocks of the newest chunk, or of a new one: at least one and at most `count`. The caller holds the
+/// global lock.
+fn carve(count: usize) -> impl DoubleEndedIterator<Item = NonNull<Block>> {
     // ORDERING: Relaxed: written under the global lock only.
     let newest = CHUNKS.load(Relaxed);
     // SAFETY: chunks are never freed.
@@ -138,21 +142,29 @@ fn carve() -> NonNull<Block> {
         newest => add_chunk(newest),
     };
     let used = chunk.used.load(Relaxed);
+    let fresh = used..chunk.len.min(used + count);
     // SAFETY: below `len`.
-    let block = unsafe { chunk.blocks.add(used) };
-    // SAFETY: aligned, in bounds, not yet initialised, nobody else's.
-    unsafe { block.write(Block::new()) };
-    // ORDERING: Release publishes the initialised block to listings (I2).
-    chunk.used.store(used + 1, Release);
-    block
+    let blocks = fresh
+        .clone()
+        .map(|index| unsafe { chunk.blocks.add(index) });
+    for block in blocks.clone() {
+        // SAFETY: aligned, in bounds, not yet initialised, nobody else's.
+        unsafe { block.write(Block::new()) };
+    }
+    // ORDERING: Release publishes the initialised blocks to listings (I2).
+    chunk.used.store(fresh.end, Release);
+    blocks
 }
 
 fn add_chunk(newest: Option<&'static Chunk>) -> &'static Chunk {
     let len = newest.map_or(CHUNK_BLOCKS_MIN, |chunk| {
         (chunk.len * 2).min(CHUNK_BLOCKS_MAX)
     });
-    let Some(blocks) = chunk_memory(len) else {
-        handle_alloc_error(Layout::new::<[Block; CHUNK_BLOCKS_MIN]>())
+    let layout = Layout::array::<Block>(len).unwrap_or_else(|_| unreachable!("a few megabytes"));
+    // SAFETY: the layout is not empty.
+    let memory = unsafe { alloc(layout) };
+    let Some(blocks) = NonNull::new(memory.cast::<Block>()) else {
+        handle_alloc_error(layout)
     };
     let next = newest.map_or(ptr::null(), ptr::from_ref);
     let chunk: &'static Chunk = Box::leak(Box::new(Chunk {
@@ -164,20 +176,6 @@ fn add_chunk(newest: Option<&'static Chunk>) -> &'static Chunk {
     // ORDERING: Release publishes the chunk to listings.
     CHUNKS.store(ptr::from_ref(chunk).cast_mut(), Release);
     chunk
-}
-
-/// Memory for so many blocks, aligned to one.
-fn chunk_memory(len: usize) -> Option<NonNull<Block>> {
-    let layout = Layout::array::<Block>(len).ok()?;
-    // The leak detector does not look into mappings.
-    if layout.size() >= HUGE_CHUNK_BYTES_MIN
-        && cfg!(not(sinew_asan))
-        && let Some(memory) = pages::reserve_huge(layout.size())
-    {
-        return Some(memory.cast());
-    }
-    // SAFETY: the layout is not empty.
-    NonNull::new(unsafe { alloc(layout) }.cast())
 }
 
 /// Every block that was ever in use, for listings: most are free or have ended, which their fields tell.

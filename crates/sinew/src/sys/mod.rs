@@ -2,4 +2,3 @@
 
 pub(crate) mod clock;
 pub(crate) mod epoll;
-pub(crate) mod pages;

@@ -43,6 +43,7 @@ pub mod net;
 mod park;
 mod scheduler;
 mod scope;
+pub mod stack;
 pub mod sync;
 mod sys;
 pub mod time;

@@ -131,6 +131,8 @@ where
             control.check_fp_env();
             value
         }));
+        // From here on nobody is to suspend: destructors of the value, the error or a payload still run.
+        control.raise_fence();
         // SAFETY: as above.
         let estate = unsafe { control.estate() };
         if control.is_ending() {

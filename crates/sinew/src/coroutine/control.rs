@@ -20,23 +20,27 @@
 //! | Done | no | gone | the end | – |
 #![expect(unsafe_code, reason = "switches stacks")]
 
+use std::any::TypeId;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
-use std::panic::{Location, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
+use sinew_context::unwind::can_unwind;
 use sinew_context::{Context, Errno, FpEnv, switch_word};
 
+use crate::cancel::CancelToken;
 use crate::coroutine::anchor::Core;
 use crate::coroutine::body::Vtable;
 use crate::coroutine::estate::Estate;
+use crate::coroutine::unanchored;
 use crate::coroutine::word::Word;
 use crate::error::Error;
 use crate::join::Outcome;
-use crate::scheduler::body::{Payload, drop_quietly};
+use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
 use crate::scheduler::{forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
@@ -70,6 +74,19 @@ enum Phase {
     Done,
 }
 
+/// Whether a cancel was requested, as far as the record knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Request {
+    No,
+    Yes,
+    /// There is a token, which may fire at any time: look at it.
+    AskToken,
+}
+
+/// The types that a coroutine is resumed with and suspends with.
+pub(super) type ValueTypes = (TypeId, TypeId);
+
 /// Whether a resume that is not the plain case can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -100,8 +117,7 @@ pub(super) struct Control {
     phase: Cell<Phase>,
     /// Whether the body has floating-point control words of its own.
     keeps_fp_env: bool,
-    /// A cancel was requested.
-    cancelled: Cell<bool>,
+    request: Cell<Request>,
     /// The body has confirmed the cancel.
     confirmed: Cell<bool>,
     /// The frames are to go: suspending raises the forced unwind.
@@ -120,7 +136,12 @@ pub(super) struct Control {
     pub(super) vtable: &'static Vtable,
     /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
     whole: Cell<*mut ()>,
-    /// The anchor; it outlives the record.
+    /// Made when it is first asked for, or at the making if there is a parent. Other threads may fire it, and it
+    /// outlives the record, of which it knows nothing.
+    token: Cell<Option<CancelToken>>,
+    /// Set if `coroutine::suspend` may find this coroutine.
+    types: Cell<Option<fn() -> ValueTypes>>,
+    /// The anchor, or what stands in for one; it outlives the record.
     anchor: NonNull<Core>,
     /// The list: the next record, and the pointer that points here.
     next: Cell<*const Control>,
@@ -150,6 +171,8 @@ pub(super) struct Birth {
     pub(super) config: StackConfig,
     pub(super) name: Option<Box<str>>,
     pub(super) fp_env: bool,
+    pub(super) types: Option<fn() -> ValueTypes>,
+    pub(super) token: Option<CancelToken>,
     pub(super) location: &'static Location<'static>,
 }
 
@@ -172,7 +195,11 @@ impl Control {
             limit: Cell::new(0),
             span: Cell::new(0),
             phase: Cell::new(Phase::Ready),
-            cancelled: Cell::new(core.is_closing()),
+            request: Cell::new(match &birth.token {
+                _ if core.is_closing() => Request::Yes,
+                Some(_) => Request::AskToken,
+                None => Request::No,
+            }),
             confirmed: Cell::new(false),
             ending: Cell::new(false),
             in_cleanup: Cell::new(false),
@@ -184,6 +211,8 @@ impl Control {
             left: Cell::new(Left::Nothing),
             vtable: birth.vtable,
             whole: Cell::new(ptr::null_mut()),
+            token: Cell::new(birth.token),
+            types: Cell::new(birth.types),
             anchor: NonNull::from(core),
             next: Cell::new(ptr::null()),
             slot: Cell::new(ptr::null()),
@@ -251,20 +280,77 @@ impl Control {
 
     #[inline]
     pub(super) fn is_cancelled(&self) -> bool {
-        self.cancelled.get()
+        self.request.get() != Request::No && self.is_cancelled_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_cancelled_slow(&self) -> bool {
+        let fired = self.request.get() == Request::Yes || {
+            let token = self.token.take();
+            let fired = token.as_ref().is_some_and(CancelToken::has_fired);
+            self.token.set(token);
+            fired
+        };
+        if fired {
+            self.request.set(Request::Yes);
+        }
+        fired
     }
 
     pub(super) fn is_ending(&self) -> bool {
         self.ending.get()
     }
 
-    pub(super) fn cancel(&self) {
-        self.cancelled.set(true);
+    /// Requests a cancel; callbacks of the token run.
+    pub(super) fn cancel(&self, reason: &str) {
+        self.request.set(Request::Yes);
+        if let Some(token) = self.token_if_made() {
+            token.cancel(reason);
+        }
+    }
+
+    fn token_if_made(&self) -> Option<CancelToken> {
+        let token = self.token.take();
+        let copy = token.clone();
+        self.token.set(token);
+        copy
+    }
+
+    /// The same without an unwind: hands out the panic of a callback.
+    fn cancel_quietly(&self) -> Option<Payload> {
+        catch_unwind(AssertUnwindSafe(|| self.cancel(BEING_ENDED))).err()
+    }
+
+    /// The token, made now if there is none.
+    pub(super) fn token(&self) -> CancelToken {
+        let token = self.token_if_made().unwrap_or_else(|| {
+            let token = CancelToken::new();
+            self.token.set(Some(token.clone()));
+            token
+        });
+        match self.request.get() {
+            Request::No if self.phase.get() != Phase::Done => self.request.set(Request::AskToken),
+            // Made late: nobody has registered anything yet.
+            Request::Yes if !token.has_fired() => token.cancel(CANCELLED),
+            _ => {}
+        }
+        token
+    }
+
+    /// Lets `coroutine::suspend` find this coroutine.
+    pub(super) fn set_types(&self, types: fn() -> ValueTypes) {
+        self.types.set(Some(types));
+    }
+
+    /// The types that were published.
+    pub(super) fn types(&self) -> Option<ValueTypes> {
+        self.types.get().map(|types| types())
     }
 
     /// Records the body's consent to a cancel; says whether there was one, and the body may consent here.
     pub(super) fn confirm(&self) -> bool {
-        let may = self.cancelled.get() && !self.in_cleanup.get();
+        let may = self.is_cancelled() && !self.in_cleanup.get();
         if may {
             self.confirmed.set(true);
         }
@@ -377,7 +463,7 @@ impl Control {
         match self.phase.get() {
             Phase::Suspended => {}
             Phase::Running | Phase::RunningInPanic | Phase::Done => return Entry::State,
-            Phase::Ready if self.cancelled.get() => return Entry::Unwanted,
+            Phase::Ready if self.is_cancelled() => return Entry::Unwanted,
             Phase::Ready => {
                 if self.start().is_err() {
                     return Entry::NoMemory;
@@ -514,11 +600,16 @@ impl Control {
         if !self.ending.get() {
             return fenced;
         }
-        if fenced || panicking || cfg!(panic = "abort") {
+        if fenced || panicking || !Self::can_unwind() {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
         self.unwind()
+    }
+
+    /// Whether the frames between here and the body's end can be unwound.
+    fn can_unwind() -> bool {
+        cfg!(panic = "unwind") && can_unwind()
     }
 
     /// From here on it cannot suspend.
@@ -540,7 +631,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && !cfg!(panic = "abort") {
+        if self.ending.get() && Self::can_unwind() {
             self.unwind();
         }
         self.ending.get()
@@ -568,7 +659,7 @@ impl Control {
         match self.phase.get() {
             Phase::Ready => self.discard(),
             Phase::Suspended => {
-                self.cancelled.set(true);
+                let of_callback = self.cancel_quietly();
                 self.ending.set(true);
                 self.span.set(0);
                 self.set_running();
@@ -577,13 +668,14 @@ impl Control {
                 // While ending nothing switches out, so the body has ended.
                 assert_eq!(self.phase.get(), Phase::Done, "an ended body is done");
                 self.release_stack();
-                match self.left.take() {
+                let of_body = match self.left.take() {
                     Left::Panic(payload) => Some(payload),
                     other => {
                         self.left.set(other);
                         None
                     }
-                }
+                };
+                first_of(of_callback, of_body)
             }
             Phase::Running | Phase::RunningInPanic | Phase::Done => None,
         }
@@ -601,6 +693,7 @@ impl Control {
     /// Ends a Ready coroutine: drops its closure unrun.
     pub(super) fn discard(&self) -> Option<Payload> {
         debug_assert_eq!(self.phase.get(), Phase::Ready);
+        let of_callback = self.cancel_quietly();
         // The closure may hold this very handle: I3.
         self.phase.set(Phase::Running);
         // SAFETY: Ready: the closure is in the record, and the state above keeps everyone else from it.
@@ -610,7 +703,7 @@ impl Control {
             Some(_) => Outcome::Error,
         };
         self.set_done(outcome);
-        payload
+        first_of(of_callback, payload)
     }
 
     /// Drops the error that was left; what panics meanwhile is the anchor's to tell.
@@ -635,8 +728,33 @@ impl Control {
             control.drop_error(error);
         }
         let (free, whole) = (control.vtable.free, control.whole.get());
+        let anchor = control.anchor;
+        // Callbacks go with the last reference to a token, and they are the user's.
+        let token = control.token.take();
         // SAFETY: the table is that of the record's own type.
         unsafe { free(whole) };
+        if let Some(payload) = drop_quietly(token) {
+            // SAFETY: it outlives the record by its own count, which goes below.
+            unsafe { anchor.as_ref() }.keep_panic(payload);
+        }
+        // SAFETY: the record was its.
+        unsafe { unanchored::note_freed(anchor) };
+    }
+}
+
+/// The reason of a token that was not there yet when the cancel was requested by the handle.
+pub(super) const CANCELLED: &str = "cancelled by its handle";
+/// The reason of a token whose coroutine is dropped, or is suspended when its anchor ends.
+const BEING_ENDED: &str = "the coroutine is being ended";
+
+/// Of two panics the first counts.
+fn first_of(first: Option<Payload>, second: Option<Payload>) -> Option<Payload> {
+    match (first, second) {
+        (Some(first), Some(second)) => {
+            drop_payload(second);
+            Some(first)
+        }
+        (first, second) => first.or(second),
     }
 }
 

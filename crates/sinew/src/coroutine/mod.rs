@@ -45,6 +45,7 @@
 //! | `body` | the closure, and the first frame of a stack |
 //! | `handle` | the side that resumes |
 //! | `suspender` | the side that suspends |
+//! | `unanchored` | what keeps coroutines that have no anchor |
 //! | `fence` | what keeps one from suspending inside a limit or a scope |
 //! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
@@ -72,6 +73,7 @@ mod fence;
 mod generator;
 mod handle;
 mod suspender;
+mod unanchored;
 mod word;
 
 pub use anchor::{Anchor, anchor};
@@ -80,7 +82,7 @@ pub use control::State;
 pub(crate) use fence::Fence;
 pub use generator::{Generator, Yielder};
 pub use handle::{Builder, Coroutine, ResumeError, Step};
-pub use suspender::{SuspendError, Suspender};
+pub use suspender::{SuspendError, Suspender, suspend};
 
 pub(crate) use estate::{Estate, Settled};
 

@@ -29,7 +29,6 @@ use std::ptr::{self, NonNull};
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
-use sinew_context::unwind::can_unwind;
 use sinew_context::{Context, Errno, FpEnv, switch_word};
 
 use crate::cancel::CancelToken;
@@ -600,16 +599,11 @@ impl Control {
         if !self.ending.get() {
             return fenced;
         }
-        if fenced || panicking || !Self::can_unwind() {
+        if fenced || panicking || !forced::is_possible() {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
         self.unwind()
-    }
-
-    /// Whether the frames between here and the body's end can be unwound.
-    fn can_unwind() -> bool {
-        cfg!(panic = "unwind") && can_unwind()
     }
 
     /// From here on it cannot suspend.
@@ -631,7 +625,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && Self::can_unwind() {
+        if self.ending.get() && forced::is_possible() {
             self.unwind();
         }
         self.ending.get()

@@ -96,6 +96,12 @@ pub(crate) const KINDS: &[Kind] = &[
         run: loom,
     },
     Kind {
+        name: "abort",
+        what: "coroutines in a program built with panic=abort",
+        in_ci: true,
+        run: abort,
+    },
+    Kind {
         name: "backtraces",
         what: "gdb and frame-pointer walks, with frame pointers",
         in_ci: true,
@@ -210,6 +216,23 @@ fn loom(rest: &[String]) -> Outcome {
         "LOOM_MAX_PREEMPTIONS",
         LOOM_PREEMPTIONS,
     ))
+}
+
+fn abort(rest: &[String]) -> Outcome {
+    // Tests are always built to unwind, so this is an example, which checks itself.
+    execute(
+        cargo([
+            "run",
+            "--profile",
+            "abort",
+            "-p",
+            "sinew",
+            "--example",
+            "without_unwinding",
+            "--",
+        ])
+        .args(rest),
+    )
 }
 
 fn tour(rest: &[String]) -> Outcome {

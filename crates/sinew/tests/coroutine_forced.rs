@@ -202,7 +202,7 @@ fn under_a_scheduler_too_it_is_run_on() {
                     let _body = Says(&log, "body dropped");
                     between(&mut || {
                         // Deaf for longer than a forced unwind takes to come.
-                        for _ in 0..10_000 {
+                        for _ in 0..60_000 {
                             assert_eq!(sinew::park(), Err(WaitError::Cancelled));
                         }
                         log.say("goes on");

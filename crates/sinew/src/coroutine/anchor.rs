@@ -27,7 +27,16 @@ use crate::scheduler::{Scheduler, current, forced, spawn};
 
 /// What coroutines belong to: made by [`anchor`].
 ///
-/// `'a` is the time in which its coroutines live; `'env` is what outlives it, and can be borrowed by them.
+/// `'a` is the time in which its coroutines live; `'env` is what outlives it, and can be borrowed by them. It belongs to its
+/// thread: it is neither `Send` nor `Sync`.
+///
+/// ```compile_fail,E0277
+/// sinew::coroutine::anchor(|a| {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| sinew::coroutine::Generator::new(a, |y| drop(y.suspend(1))).count());
+///     });
+/// });
+/// ```
 pub struct Anchor<'a, 'env: 'a> {
     core: Core,
     /// Invariant, as the other: neither may be shrunk or grown by coercion.

@@ -25,7 +25,19 @@ use crate::error::WaitError;
 
 /// A coroutine's way back to whoever resumed it. Its body is given one, and cannot keep it.
 ///
-/// `In` is what each resume hands in, `Out` what each suspend hands out.
+/// `In` is what each resume hands in, `Out` what each suspend hands out. It belongs to its thread: it is neither `Send` nor `Sync`.
+///
+/// ```compile_fail,E0277
+/// use sinew::coroutine::{Coroutine, Suspender, anchor};
+///
+/// anchor(|a| {
+///     let _ = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+///         std::thread::scope(|scope| {
+///             scope.spawn(|| s.suspend(()).is_ok());
+///         });
+///     });
+/// });
+/// ```
 #[repr(transparent)]
 pub struct Suspender<In, Out> {
     control: Control,

@@ -17,14 +17,20 @@ use sinew::coroutine::{Coroutine, Generator, Step, SuspendError, Suspender, anch
 
 /// The argument with which the program runs itself as a child, for what ends the process.
 const CHILDREN: [(&str, fn(), &str); 3] = [
-    ("stubborn", stubborn, "(stubborn) must end, for its anchor is ending"),
+    (
+        "stubborn",
+        stubborn,
+        "(stubborn) must end, for its anchor is ending",
+    ),
     ("deaf", deaf, "must end, for its scheduler is ending"),
     ("panics", panics, "a panic in a coroutine"),
 ];
 
 fn main() -> ExitCode {
     if cfg!(panic = "unwind") {
-        println!("SKIPPED: this program is built to unwind; `cargo xtask abort` builds it otherwise");
+        println!(
+            "SKIPPED: this program is built to unwind; `cargo xtask abort` builds it otherwise"
+        );
         return ExitCode::SUCCESS;
     }
     if let Some(wanted) = std::env::args().nth(1) {

@@ -186,37 +186,40 @@ fn a_foreign_sort_with_such_a_comparator_comes_to_its_end() {
     c.resume(()).unwrap();
     drop(c);
     assert!(sorted.borrow().iter().copied().eq(0..40));
-    assert_eq!(ENDINGS.get(), 1, "told once; afterwards it is a wrong state");
+    assert_eq!(
+        ENDINGS.get(),
+        1,
+        "told once; afterwards it is a wrong state"
+    );
 }
 
-// contract: C6
+// contract: C6, S20
 #[test]
 fn under_a_scheduler_too_it_is_run_on() {
     for between in FRAMES {
         let log = Log::default();
         let inside = log.clone();
-        let payload = catch_unwind(AssertUnwindSafe(|| {
-            sinew::run(move || {
-                sinew::go_local(move || {
-                    let log = inside;
-                    let _body = Says(&log, "body dropped");
-                    between(&mut || {
-                        // Deaf for longer than a forced unwind takes to come.
-                        for _ in 0..60_000 {
-                            assert_eq!(sinew::park(), Err(WaitError::Cancelled));
-                        }
-                        log.say("goes on");
-                    });
-                    log.say("returned");
-                    let _ = sinew::park();
-                    log.say("not reached");
+        sinew::run(move || {
+            let handle = sinew::spawn_local(move || {
+                let log = inside;
+                let _body = Says(&log, "body dropped");
+                between(&mut || {
+                    assert_eq!(sinew::park(), Err(WaitError::Cancelled));
+                    // Deaf for longer than it takes the forced unwind to be due.
+                    for _ in 0..10_000 {
+                        assert_eq!(sinew::park(), Err(WaitError::Cancelled));
+                    }
+                    log.say("goes on");
                 });
-                sinew::yield_now().unwrap();
-                panic!("main");
+                log.say("returned");
+                loop {
+                    let _ = sinew::park();
+                }
             });
-        }))
-        .unwrap_err();
-        assert_eq!(payload.downcast_ref::<&str>(), Some(&"main"));
+            sinew::yield_now().unwrap();
+            sinew::cancel_id_within(handle.id(), "stop", std::time::Duration::ZERO).unwrap();
+            handle.wait().unwrap();
+        });
         assert_eq!(log.take(), ["goes on", "returned", "body dropped"]);
     }
 }

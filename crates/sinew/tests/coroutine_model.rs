@@ -9,10 +9,12 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use proptest::prelude::*;
-use sinew::Outcome;
+use std::rc::Rc;
+
 use sinew::coroutine::{
-    Anchor, Coroutine, ResumeError, State, Step, SuspendError, Suspender, anchor,
+    self, Anchor, Coroutine, ResumeError, State, Step, SuspendError, Suspender, anchor, error,
 };
+use sinew::{CancelToken, Error, ErrorKind, Outcome};
 
 const SLOTS: usize = 4;
 
@@ -29,6 +31,14 @@ enum Order {
     Panic(u32),
     /// Catch the next forced unwind, and suspend again.
     Swallow,
+    /// Defer a cleanup, and suspend with 0.
+    Defer,
+    /// Leave an error in the context, and suspend with 0.
+    SetError,
+    /// Suspend with whether there was an error to take.
+    TakeError,
+    /// Suspend with this by the free function.
+    FreeEcho(u32),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +47,10 @@ enum Op {
     Make(usize),
     Resume(usize, Order),
     Cancel(usize),
+    /// By its token, which is kept.
+    CancelToken(usize),
+    /// By the token of all.
+    CancelParent,
     Drop(usize),
     TryDestroy(usize),
     Forget(usize),
@@ -51,6 +65,10 @@ fn order() -> impl Strategy<Value = Order> {
         1 => any::<u32>().prop_map(Order::Return),
         1 => any::<u32>().prop_map(Order::Panic),
         1 => Just(Order::Swallow),
+        2 => Just(Order::Defer),
+        1 => Just(Order::SetError),
+        1 => Just(Order::TakeError),
+        1 => any::<u32>().prop_map(Order::FreeEcho),
     ]
 }
 
@@ -60,6 +78,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => slot().prop_map(Op::Make),
         8 => (slot(), order()).prop_map(|(slot, order)| Op::Resume(slot, order)),
         2 => slot().prop_map(Op::Cancel),
+        2 => slot().prop_map(Op::CancelToken),
+        1 => Just(Op::CancelParent),
         1 => slot().prop_map(Op::Drop),
         1 => slot().prop_map(Op::TryDestroy),
         1 => slot().prop_map(Op::Forget),
@@ -74,6 +94,9 @@ struct World {
     dropped: Cell<u32>,
     /// Suspends that reported a cancel.
     refused: Cell<u32>,
+    /// Cleanups that have run; they borrow nothing.
+    cleaned: Rc<Cell<u32>>,
+    parent: CancelToken,
 }
 
 struct Noted<'a>(&'a World);
@@ -88,9 +111,9 @@ type Real<'a> = Coroutine<'a, Order, u32, u32>;
 
 fn make<'a>(a: &'a Anchor<'a, '_>, world: &'a World) -> Real<'a> {
     let noted = Noted(world);
-    Coroutine::new(a, move |s: &Suspender<Order, u32>, mut order: Order| {
+    let body = move |s: &Suspender<Order, u32>, mut order: Order| {
         let noted = noted;
-        let mut swallow = false;
+        let (mut swallow, mut free) = (false, false);
         loop {
             let out = match order {
                 Order::Echo(value) => value,
@@ -102,12 +125,28 @@ fn make<'a>(a: &'a Anchor<'a, '_>, world: &'a World) -> Real<'a> {
                     swallow = true;
                     0
                 }
+                Order::Defer => {
+                    let cleaned = world.cleaned.clone();
+                    sinew::defer(move || cleaned.set(cleaned.get() + 1));
+                    0
+                }
+                Order::SetError => {
+                    error::set(Error::new(ErrorKind::Invalid, "left"));
+                    0
+                }
+                Order::TakeError => u32::from(error::take().is_some()),
+                Order::FreeEcho(value) => {
+                    free = true;
+                    value
+                }
             };
             let came = if std::mem::take(&mut swallow) {
                 match catch_unwind(AssertUnwindSafe(|| s.suspend(out))) {
                     Ok(came) => came,
                     Err(_forced) => s.suspend(out),
                 }
+            } else if std::mem::take(&mut free) {
+                coroutine::suspend(out)
             } else {
                 s.suspend(out)
             };
@@ -120,7 +159,12 @@ fn make<'a>(a: &'a Anchor<'a, '_>, world: &'a World) -> Real<'a> {
                 Err(error) => panic!("{error}"),
             };
         }
-    })
+    };
+    Coroutine::builder(a)
+        .published()
+        .cancel_parent(&world.parent)
+        .build(body)
+        .unwrap()
 }
 
 /// The same, told in as few words as possible.
@@ -130,15 +174,22 @@ struct Model {
     cancelled: bool,
     confirmed: bool,
     outcome: Option<Outcome>,
+    error: bool,
+    /// Cleanups that have not run.
+    deferred: u32,
 }
 
 impl Model {
-    const NEW: Self = Self {
-        state: State::Ready,
-        cancelled: false,
-        confirmed: false,
-        outcome: None,
-    };
+    fn new(cancelled: bool) -> Self {
+        Self {
+            state: State::Ready,
+            cancelled,
+            confirmed: false,
+            outcome: None,
+            error: false,
+            deferred: 0,
+        }
+    }
 
     fn end(&mut self, outcome: Outcome, dropped: &mut u32) {
         self.state = State::Done;
@@ -179,8 +230,17 @@ fn resume_model(model: &mut Model, order: Order, dropped: &mut u32, refused: &mu
     }
     model.state = State::Suspended;
     match order {
-        Order::Echo(value) => Came::Out(value),
+        Order::Echo(value) | Order::FreeEcho(value) => Came::Out(value),
         Order::Swallow => Came::Out(0),
+        Order::Defer => {
+            model.deferred += 1;
+            Came::Out(0)
+        }
+        Order::SetError => {
+            model.error = true;
+            Came::Out(0)
+        }
+        Order::TakeError => Came::Out(u32::from(std::mem::take(&mut model.error))),
         Order::Stopping => Came::Out(u32::from(model.cancelled)),
         Order::Confirm => {
             model.confirmed |= model.cancelled;
@@ -189,6 +249,8 @@ fn resume_model(model: &mut Model, order: Order, dropped: &mut u32, refused: &mu
         Order::Return(value) => {
             let outcome = if model.confirmed {
                 Outcome::Cancelled
+            } else if model.error {
+                Outcome::Error
             } else {
                 Outcome::Returned
             };
@@ -204,22 +266,30 @@ fn resume_model(model: &mut Model, order: Order, dropped: &mut u32, refused: &mu
 
 fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
     let world = World::default();
-    let (mut dropped, mut refused, mut made) = (0, 0, 0);
+    let (mut dropped, mut refused, mut made, mut cleaned) = (0, 0, 0, 0);
+    // Those that were forgotten, and are ended by the anchor alone.
+    let mut left = 0;
+    let mut tokens = Vec::new();
     anchor(|a| {
         let mut slots: [Option<(Real<'_>, Model)>; SLOTS] = [const { None }; SLOTS];
         for op in ops {
             match *op {
                 Op::Make(slot) => {
                     made += 1;
-                    let fresh = (make(a, &world), Model::NEW);
-                    if let Some((_, model)) = slots[slot].replace(fresh) {
+                    let fresh = make(a, &world);
+                    let model = Model::new(world.parent.is_cancelled());
+                    if let Some((_, model)) = slots[slot].replace((fresh, model)) {
                         dropped += u32::from(model.state != State::Done);
+                        cleaned += model.deferred;
                     }
                 }
                 Op::Resume(slot, order) => {
                     if let Some((real, model)) = &mut slots[slot] {
                         let expected = resume_model(model, order, &mut dropped, &mut refused);
                         prop_assert_eq!(resume_real(real, order), expected);
+                        if model.state == State::Done {
+                            cleaned += std::mem::take(&mut model.deferred);
+                        }
                     }
                 }
                 Op::Cancel(slot) => {
@@ -228,9 +298,25 @@ fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
                         model.cancelled |= model.state != State::Done;
                     }
                 }
+                Op::CancelToken(slot) => {
+                    if let Some((real, model)) = &mut slots[slot] {
+                        let token = real.cancel_token();
+                        token.cancel("by the token");
+                        prop_assert!(token.is_cancelled());
+                        tokens.push(token);
+                        model.cancelled |= model.state != State::Done;
+                    }
+                }
+                Op::CancelParent => {
+                    world.parent.cancel("all of them");
+                    for (_, model) in slots.iter_mut().flatten() {
+                        model.cancelled |= model.state != State::Done;
+                    }
+                }
                 Op::Drop(slot) => {
                     if let Some((_, model)) = slots[slot].take() {
                         dropped += u32::from(model.state != State::Done);
+                        cleaned += model.deferred;
                     }
                 }
                 Op::TryDestroy(slot) => {
@@ -247,7 +333,12 @@ fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
                         }
                     }
                 }
-                Op::Forget(slot) => std::mem::forget(slots[slot].take()),
+                Op::Forget(slot) => {
+                    if let Some((real, model)) = slots[slot].take() {
+                        std::mem::forget(real);
+                        left += model.deferred;
+                    }
+                }
                 Op::Swap(one, two) => slots.swap(one, two),
             }
             for (real, model) in slots.iter().flatten() {
@@ -256,9 +347,16 @@ fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
             }
             prop_assert_eq!(world.dropped.get(), dropped);
             prop_assert_eq!(world.refused.get(), refused);
+            prop_assert_eq!(world.cleaned.get(), cleaned);
         }
+        left += slots
+            .iter()
+            .flatten()
+            .map(|(_, model)| model.deferred)
+            .sum::<u32>();
         Ok(())
     })?;
+    prop_assert_eq!(world.cleaned.get(), cleaned + left, "every cleanup has run");
     prop_assert_eq!(
         world.dropped.get(),
         made,
@@ -270,7 +368,7 @@ fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    // contract: C2, C3, C5, C6, C7, C8, C10, C16
+    // contract: C2, C3, C5, C6, C7, C8, C9, C10, C13, C14, C16
     #[test]
     fn a_random_life_is_that_of_the_model(ops in prop::collection::vec(op(), 0..80)) {
         compare(&ops)?;

@@ -162,10 +162,7 @@ fn the_handle_the_drop_and_the_anchor_fire_it() {
 
         let late = Coroutine::new(a, body);
         late.cancel();
-        assert!(
-            late.cancel_token().is_cancelled(),
-            "made after the request"
-        );
+        assert!(late.cancel_token().is_cancelled(), "made after the request");
     });
     assert_eq!(calls.load(Relaxed), 4);
     assert!(children.iter().all(CancelToken::is_cancelled));
@@ -206,7 +203,9 @@ fn it_fires_by_itself_at_a_deadline_above_it() {
         let limit = CancelToken::with_timeout(Duration::from_millis(2));
         let mut c = Coroutine::builder(a)
             .cancel_parent(&limit)
-            .build(|s: &Suspender<(), ()>, ()| matches!(s.suspend(()), Err(SuspendError::Cancelled(()))))
+            .build(|s: &Suspender<(), ()>, ()| {
+                matches!(s.suspend(()), Err(SuspendError::Cancelled(())))
+            })
             .unwrap();
         c.resume(()).map(drop).unwrap();
         c.cancel_token()

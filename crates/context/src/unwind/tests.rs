@@ -49,10 +49,8 @@ global_asm!(
 
 unsafe extern "C-unwind" {
     #[link_name = "sinew_test_without_tables"]
-    fn through_assembly(
-        argument: *mut (),
-        f: unsafe extern "C-unwind" fn(*mut ()) -> bool,
-    ) -> bool;
+    fn through_assembly(argument: *mut (), f: unsafe extern "C-unwind" fn(*mut ()) -> bool)
+    -> bool;
 }
 
 unsafe extern "C-unwind" fn ask(answer: *mut ()) -> bool {

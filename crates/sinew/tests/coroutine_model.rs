@@ -1,10 +1,5 @@
 //! The state machine of coroutines against a naive model, call by call, by proptest.
 
-#![expect(
-    clippy::large_stack_frames,
-    reason = "assertions of proptest are large; a test's thread has room"
-)]
-
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -264,102 +259,155 @@ fn resume_model(model: &mut Model, order: Order, dropped: &mut u32, refused: &mu
     }
 }
 
+/// The counts that the world should show.
+#[derive(Default)]
+struct Counts {
+    made: u32,
+    dropped: u32,
+    refused: u32,
+    cleaned: u32,
+    /// Cleanups of those that were forgotten, which the anchor alone ends.
+    left: u32,
+}
+
+/// Both sides by side.
+struct Run<'a, 'env> {
+    a: &'a Anchor<'a, 'env>,
+    world: &'a World,
+    slots: [Option<(Real<'a>, Model)>; SLOTS],
+    counts: Counts,
+    tokens: Vec<CancelToken>,
+}
+
+impl Run<'_, '_> {
+    /// What was taken out of a slot is dropped.
+    fn note_dropped(&mut self, model: Model) {
+        self.counts.dropped += u32::from(model.state != State::Done);
+        self.counts.cleaned += model.deferred;
+    }
+
+    fn resume(&mut self, slot: usize, order: Order) -> Result<(), TestCaseError> {
+        let Some((real, model)) = &mut self.slots[slot] else {
+            return Ok(());
+        };
+        let counts = &mut self.counts;
+        let expected = resume_model(model, order, &mut counts.dropped, &mut counts.refused);
+        prop_assert_eq!(resume_real(real, order), expected);
+        if model.state == State::Done {
+            counts.cleaned += std::mem::take(&mut model.deferred);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, slot: usize, by_token: bool) {
+        let Some((real, model)) = &mut self.slots[slot] else {
+            return;
+        };
+        if by_token {
+            let token = real.cancel_token();
+            token.cancel("by the token");
+            self.tokens.push(token);
+        } else {
+            real.cancel();
+        }
+        model.cancelled |= model.state != State::Done;
+    }
+
+    fn try_destroy(&mut self, slot: usize) -> Result<(), TestCaseError> {
+        let Some((real, model)) = self.slots[slot].take() else {
+            return Ok(());
+        };
+        match real.try_destroy() {
+            Ok(()) => {
+                prop_assert_ne!(model.state, State::Suspended);
+                self.note_dropped(model);
+            }
+            Err(real) => {
+                prop_assert_eq!(model.state, State::Suspended);
+                self.slots[slot] = Some((real, model));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, op: Op) -> Result<(), TestCaseError> {
+        match op {
+            Op::Make(slot) => {
+                self.counts.made += 1;
+                let fresh = make(self.a, self.world);
+                let model = Model::new(self.world.parent.is_cancelled());
+                if let Some((real, model)) = self.slots[slot].replace((fresh, model)) {
+                    drop(real);
+                    self.note_dropped(model);
+                }
+            }
+            Op::Resume(slot, order) => self.resume(slot, order)?,
+            Op::Cancel(slot) => self.cancel(slot, false),
+            Op::CancelToken(slot) => self.cancel(slot, true),
+            Op::CancelParent => {
+                self.world.parent.cancel("all of them");
+                for (_, model) in self.slots.iter_mut().flatten() {
+                    model.cancelled |= model.state != State::Done;
+                }
+            }
+            Op::Drop(slot) => {
+                if let Some((real, model)) = self.slots[slot].take() {
+                    drop(real);
+                    self.note_dropped(model);
+                }
+            }
+            Op::TryDestroy(slot) => self.try_destroy(slot)?,
+            Op::Forget(slot) => {
+                if let Some((real, model)) = self.slots[slot].take() {
+                    std::mem::forget(real);
+                    self.counts.left += model.deferred;
+                }
+            }
+            Op::Swap(one, two) => self.slots.swap(one, two),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        for (real, model) in self.slots.iter().flatten() {
+            prop_assert_eq!(real.state(), model.state);
+            prop_assert_eq!(real.outcome(), model.outcome);
+        }
+        prop_assert!(self.tokens.iter().all(CancelToken::is_cancelled));
+        prop_assert_eq!(self.world.dropped.get(), self.counts.dropped);
+        prop_assert_eq!(self.world.refused.get(), self.counts.refused);
+        prop_assert_eq!(self.world.cleaned.get(), self.counts.cleaned);
+        Ok(())
+    }
+}
+
 fn compare(ops: &[Op]) -> Result<(), TestCaseError> {
     let world = World::default();
-    let (mut dropped, mut refused, mut made, mut cleaned) = (0, 0, 0, 0);
-    // Those that were forgotten, and are ended by the anchor alone.
-    let mut left = 0;
-    let mut tokens = Vec::new();
-    anchor(|a| {
-        let mut slots: [Option<(Real<'_>, Model)>; SLOTS] = [const { None }; SLOTS];
+    let counts = anchor(|a| {
+        let mut run = Run {
+            a,
+            world: &world,
+            slots: [const { None }; SLOTS],
+            counts: Counts::default(),
+            tokens: Vec::new(),
+        };
         for op in ops {
-            match *op {
-                Op::Make(slot) => {
-                    made += 1;
-                    let fresh = make(a, &world);
-                    let model = Model::new(world.parent.is_cancelled());
-                    if let Some((_, model)) = slots[slot].replace((fresh, model)) {
-                        dropped += u32::from(model.state != State::Done);
-                        cleaned += model.deferred;
-                    }
-                }
-                Op::Resume(slot, order) => {
-                    if let Some((real, model)) = &mut slots[slot] {
-                        let expected = resume_model(model, order, &mut dropped, &mut refused);
-                        prop_assert_eq!(resume_real(real, order), expected);
-                        if model.state == State::Done {
-                            cleaned += std::mem::take(&mut model.deferred);
-                        }
-                    }
-                }
-                Op::Cancel(slot) => {
-                    if let Some((real, model)) = &mut slots[slot] {
-                        real.cancel();
-                        model.cancelled |= model.state != State::Done;
-                    }
-                }
-                Op::CancelToken(slot) => {
-                    if let Some((real, model)) = &mut slots[slot] {
-                        let token = real.cancel_token();
-                        token.cancel("by the token");
-                        prop_assert!(token.is_cancelled());
-                        tokens.push(token);
-                        model.cancelled |= model.state != State::Done;
-                    }
-                }
-                Op::CancelParent => {
-                    world.parent.cancel("all of them");
-                    for (_, model) in slots.iter_mut().flatten() {
-                        model.cancelled |= model.state != State::Done;
-                    }
-                }
-                Op::Drop(slot) => {
-                    if let Some((_, model)) = slots[slot].take() {
-                        dropped += u32::from(model.state != State::Done);
-                        cleaned += model.deferred;
-                    }
-                }
-                Op::TryDestroy(slot) => {
-                    if let Some((real, model)) = slots[slot].take() {
-                        match real.try_destroy() {
-                            Ok(()) => {
-                                prop_assert_ne!(model.state, State::Suspended);
-                                dropped += u32::from(model.state == State::Ready);
-                            }
-                            Err(real) => {
-                                prop_assert_eq!(model.state, State::Suspended);
-                                slots[slot] = Some((real, model));
-                            }
-                        }
-                    }
-                }
-                Op::Forget(slot) => {
-                    if let Some((real, model)) = slots[slot].take() {
-                        std::mem::forget(real);
-                        left += model.deferred;
-                    }
-                }
-                Op::Swap(one, two) => slots.swap(one, two),
-            }
-            for (real, model) in slots.iter().flatten() {
-                prop_assert_eq!(real.state(), model.state);
-                prop_assert_eq!(real.outcome(), model.outcome);
-            }
-            prop_assert_eq!(world.dropped.get(), dropped);
-            prop_assert_eq!(world.refused.get(), refused);
-            prop_assert_eq!(world.cleaned.get(), cleaned);
+            run.apply(*op)?;
+            run.check()?;
         }
-        left += slots
-            .iter()
-            .flatten()
-            .map(|(_, model)| model.deferred)
-            .sum::<u32>();
-        Ok(())
+        for (_, model) in run.slots.iter().flatten() {
+            run.counts.left += model.deferred;
+        }
+        Ok::<_, TestCaseError>(run.counts)
     })?;
-    prop_assert_eq!(world.cleaned.get(), cleaned + left, "every cleanup has run");
+    prop_assert_eq!(
+        world.cleaned.get(),
+        counts.cleaned + counts.left,
+        "every cleanup has run"
+    );
     prop_assert_eq!(
         world.dropped.get(),
-        made,
+        counts.made,
         "every body is gone with the anchor"
     );
     Ok(())

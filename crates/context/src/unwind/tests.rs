@@ -1,3 +1,4 @@
+//! Frames of all kinds, and tables written by hand.
 #![allow(unsafe_code, reason = "frames that cannot be unwound")]
 
 use std::arch::global_asm;

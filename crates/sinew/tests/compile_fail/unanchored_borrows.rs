@@ -1,5 +1,5 @@
 //! Without an anchor that ends it in time, a coroutine borrows nothing that could go.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "makes an unanchored coroutine")]
 
 use sinew::coroutine::{Coroutine, Suspender};
 

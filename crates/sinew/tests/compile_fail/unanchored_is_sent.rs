@@ -1,5 +1,5 @@
 //! One without an anchor is as bound to its thread as any, and `'static` does not change that.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "makes an unanchored coroutine")]
 
 use sinew::coroutine::{Coroutine, Suspender};
 

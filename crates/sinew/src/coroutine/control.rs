@@ -24,12 +24,13 @@ use std::any::TypeId;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
+use std::{mem, ptr};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
-use sinew_context::{Context, Errno, FpEnv, switch_word};
+use sinew_context::{Arrival, Context, Errno, FpEnv, switch_word};
 
 use crate::cancel::CancelToken;
 use crate::coroutine::anchor::Core;
@@ -66,10 +67,15 @@ pub enum State {
 #[repr(u8)]
 enum Phase {
     Ready,
+    /// Running, without more ado when it stops.
     Running,
-    /// Running, resumed on a thread that was panicking already: by a destructor.
+    /// Running, and the control words are to be seen to when it stops: every one in a debug build.
+    RunningApart,
+    /// Running, resumed on a thread that was panicking already: by a destructor. Perhaps apart.
     RunningInPanic,
     Suspended,
+    /// The same, of one that is apart.
+    SuspendedApart,
     Done,
 }
 
@@ -229,8 +235,8 @@ impl Control {
     pub(super) fn state(&self) -> State {
         match self.phase.get() {
             Phase::Ready => State::Ready,
-            Phase::Running | Phase::RunningInPanic => State::Running,
-            Phase::Suspended => State::Suspended,
+            Phase::Running | Phase::RunningApart | Phase::RunningInPanic => State::Running,
+            Phase::Suspended | Phase::SuspendedApart => State::Suspended,
             Phase::Done => State::Done,
         }
     }
@@ -446,8 +452,9 @@ impl Control {
         Ok(())
     }
 
-    /// Makes it Running if it is Suspended and the thread does not panic; else nothing has happened.
-    #[inline]
+    // PERF: a resume and a suspend of a u64: 3.5 ns with a look at `keeps_fp_env`, 3.0 ns with that in the phase.
+    /// Makes it Running if it is Suspended, not apart, and the thread does not panic; else nothing has happened.
+    #[inline(always)]
     pub(super) fn try_enter(&self) -> bool {
         let plain = self.phase.get() == Phase::Suspended && !std::thread::panicking();
         if plain {
@@ -457,11 +464,14 @@ impl Control {
     }
 
     /// The same for every case.
+    #[cold]
     #[inline(never)]
     pub(super) fn enter_slow(&self) -> Entry {
         match self.phase.get() {
-            Phase::Suspended => {}
-            Phase::Running | Phase::RunningInPanic | Phase::Done => return Entry::State,
+            Phase::Suspended | Phase::SuspendedApart => {}
+            Phase::Running | Phase::RunningApart | Phase::RunningInPanic | Phase::Done => {
+                return Entry::State;
+            }
             Phase::Ready if self.is_cancelled() => return Entry::Unwanted,
             Phase::Ready => {
                 if self.start().is_err() {
@@ -473,58 +483,64 @@ impl Control {
         Entry::Entered
     }
 
+    /// Makes it Running. If it is apart, the control words are the body's from here to `note_stop`.
     fn set_running(&self) {
-        self.phase.set(if std::thread::panicking() {
-            Phase::RunningInPanic
-        } else {
-            Phase::Running
+        let is_apart = self.is_apart();
+        self.phase.set(match std::thread::panicking() {
+            true => Phase::RunningInPanic,
+            false if is_apart => Phase::RunningApart,
+            false => Phase::Running,
         });
+        if is_apart {
+            self.give_control_words();
+        }
     }
 
-    /// Runs the body until it suspends or ends, handing it `word`. Returns its word.
+    /// Whether the control words are to be seen to at each switch.
+    fn is_apart(&self) -> bool {
+        cfg!(debug_assertions) || self.keeps_fp_env
+    }
+
+    /// Puts the body's control words in force if it keeps its own, and notes the resumer's.
+    fn give_control_words(&self) {
+        if self.keeps_fp_env {
+            thread_state::keep_fp_env();
+            // SAFETY: what the body left in force, or what was in force at its first resume.
+            let outer = unsafe { self.fp_env.get().replace() };
+            self.fp_env.set(outer);
+        } else {
+            self.fp_env.set(FpEnv::current());
+        }
+    }
+
+    /// Puts the resumer's back, and notes the body's.
+    fn take_control_words(&self) {
+        // SAFETY: they were in force before; a body that panicked may have left others.
+        let own = unsafe { self.fp_env.get().replace() };
+        if self.keeps_fp_env {
+            self.fp_env.set(own);
+        }
+    }
+
+    /// Runs the body until it suspends or ends, handing it `word`. Returns its word. `note_stop` comes next.
     ///
     /// # Safety
     ///
     /// The coroutine has just been entered. `word` is for an `In` that the body's side may take; anything if the body is
     /// being ended.
     #[inline(always)]
-    pub(super) unsafe fn switch_in(&self, word: Word) -> Word {
-        if cfg!(debug_assertions) || self.keeps_fp_env {
-            // SAFETY: passed on to the caller.
-            unsafe { self.switch_in_with_fp_env(word) }
-        } else {
-            // SAFETY: passed on to the caller.
-            unsafe { self.switch_in_plainly(word) }
-        }
-    }
-
-    /// As `switch_in`, with the thread's control words for both.
-    #[inline(always)]
-    unsafe fn switch_in_plainly(&self, word: Word) -> Word {
+    pub(super) unsafe fn switch_in(&self, word: Word) -> Arrival {
         // SAFETY: the body's context was prepared or saved, and has not been resumed since.
-        unsafe { switch_word(self.caller.get(), self.body.get(), word).word }
+        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
     }
 
-    /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.
-    #[inline(never)]
-    unsafe fn switch_in_with_fp_env(&self, word: Word) -> Word {
-        if !self.keeps_fp_env {
-            let outer = FpEnv::current();
-            self.fp_env.set(outer);
-            // SAFETY: passed on to the caller.
-            let word = unsafe { self.switch_in_plainly(word) };
-            // SAFETY: they were in force before; a body that panicked may have left others.
-            unsafe { outer.replace() };
-            return word;
-        }
-        thread_state::keep_fp_env();
-        // SAFETY: what the body left in force, or the default of all code.
-        let outer = unsafe { self.fp_env.get().replace() };
-        // SAFETY: passed on to the caller.
-        let word = unsafe { self.switch_in_plainly(word) };
-        // SAFETY: they were in force before.
-        self.fp_env.set(unsafe { outer.replace() });
-        word
+    /// The record whose resumer goes on: what it has switched from, and is told, is that record's `caller`.
+    #[inline(always)]
+    pub(super) fn of_caller(context: *const Context) -> NonNull<Self> {
+        let address = context.addr() - mem::offset_of!(Self, caller);
+        let record = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: inside of a record.
+        unsafe { NonNull::new_unchecked(record) }
     }
 
     /// Panics in a debug build if the body has changed the control words without having asked to keep its own.
@@ -548,12 +564,30 @@ impl Control {
         self.errno
     }
 
-    /// Says after a `switch_in` whether the body has only suspended.
-    #[inline]
-    pub(super) fn note_suspended(&self) -> bool {
+    /// The body has stopped. Says whether it has only suspended.
+    #[inline(always)]
+    pub(super) fn note_stop(&self) -> bool {
+        let plain = self.phase.get() == Phase::Running;
+        if plain {
+            self.phase.set(Phase::Suspended);
+        }
+        plain || self.note_stop_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_stop_slow(&self) -> bool {
+        let is_apart = self.is_apart();
+        if is_apart {
+            self.take_control_words();
+        }
         let suspended = self.phase.get() != Phase::Done;
         if suspended {
-            self.phase.set(Phase::Suspended);
+            self.phase.set(if is_apart {
+                Phase::SuspendedApart
+            } else {
+                Phase::Suspended
+            });
         }
         suspended
     }
@@ -652,7 +686,7 @@ impl Control {
     pub(super) fn end(&self) -> Option<Payload> {
         match self.phase.get() {
             Phase::Ready => self.discard(),
-            Phase::Suspended => {
+            Phase::Suspended | Phase::SuspendedApart => {
                 let of_callback = self.cancel_quietly();
                 self.ending.set(true);
                 self.span.set(0);
@@ -660,7 +694,7 @@ impl Control {
                 // SAFETY: it has just been entered, and is being ended.
                 unsafe { self.switch_in(Word::uninit()) };
                 // While ending nothing switches out, so the body has ended.
-                assert_eq!(self.phase.get(), Phase::Done, "an ended body is done");
+                assert!(!self.note_stop(), "an ended body is done");
                 self.release_stack();
                 let of_body = match self.left.take() {
                     Left::Panic(payload) => Some(payload),
@@ -671,7 +705,7 @@ impl Control {
                 };
                 first_of(of_callback, of_body)
             }
-            Phase::Running | Phase::RunningInPanic | Phase::Done => None,
+            Phase::Running | Phase::RunningApart | Phase::RunningInPanic | Phase::Done => None,
         }
     }
 

@@ -22,6 +22,7 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
 
 use crate::coroutine::control::{Control, State};
+use crate::coroutine::spares::Spares;
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::{Scheduler, current, forced, spawn};
 
@@ -46,6 +47,7 @@ pub struct Anchor<'a, 'env: 'a> {
 
 /// The part without lifetimes.
 pub(super) struct Core {
+    spares: Spares,
     live: Cell<*const Control>,
     ended: Cell<*const Control>,
     /// The stacks of the scheduler around it; it outlives the anchor, which is a frame on the stack of one of its
@@ -160,6 +162,7 @@ where
 impl Core {
     fn new(scheduler_stacks: Option<NonNull<StackCache>>) -> Self {
         Self {
+            spares: Spares::new(),
             live: Cell::new(ptr::null()),
             ended: Cell::new(ptr::null()),
             scheduler_stacks,
@@ -181,6 +184,12 @@ impl Core {
             _alternate_stack: Some(alternate_stack),
             ..Self::new(None)
         }
+    }
+
+    /// Memory for records.
+    #[inline]
+    pub(super) fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     /// Whether the anchor's end has begun: what is made now never runs.

@@ -192,7 +192,7 @@ impl fmt::Debug for Control {
 }
 
 impl Control {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(core: &Core, birth: Birth) -> Self {
         Self {
             body: UnsafeCell::new(Context::EMPTY),
@@ -254,13 +254,6 @@ impl Control {
         };
         self.left.set(left);
         copy
-    }
-
-    pub(super) fn has_left_error(&self) -> bool {
-        let left = self.left.take();
-        let has = matches!(left, Left::Error(_));
-        self.left.set(left);
-        has
     }
 
     /// The body has ended, with this error in its context.
@@ -434,7 +427,9 @@ impl Control {
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
         unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
-        self.fp_env.set(FpEnv::current());
+        if self.is_apart() {
+            self.fp_env.set(FpEnv::current());
+        }
         let record = NonNull::from(self);
         // SAFETY: a new stack: nothing lies there. The record outlives its hold on it.
         let base = unsafe { Estate::lay_for(stack.base(), Some(record)) };
@@ -759,14 +754,19 @@ impl Control {
         let anchor = control.anchor;
         // Callbacks go with the last reference to a token, and they are the user's.
         let token = control.token.take();
+        // SAFETY: it outlives the record by its own count, which goes below.
+        let core = unsafe { anchor.as_ref() };
         // SAFETY: the table is that of the record's own type.
-        unsafe { free(whole) };
-        if let Some(payload) = drop_quietly(token) {
-            // SAFETY: it outlives the record by its own count, which goes below.
-            unsafe { anchor.as_ref() }.keep_panic(payload);
+        unsafe { free(whole, core.spares()) };
+        if token.is_some()
+            && let Some(payload) = drop_quietly(token)
+        {
+            core.keep_panic(payload);
         }
-        // SAFETY: the record was its.
-        unsafe { unanchored::note_freed(anchor) };
+        if core.unanchored.is_some() {
+            // SAFETY: the record was its.
+            unsafe { unanchored::note_freed(anchor) };
+        }
     }
 }
 

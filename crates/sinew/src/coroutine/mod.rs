@@ -65,6 +65,7 @@
 //! | `suspender` | the side that suspends |
 //! | `unanchored` | what keeps coroutines that have no anchor |
 //! | `fence` | what keeps one from suspending inside a limit or a scope |
+//! | `spares` | memory of records, to be used again |
 //! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
 //!
@@ -90,6 +91,7 @@ mod estate;
 mod fence;
 mod generator;
 mod handle;
+mod spares;
 mod suspender;
 mod unanchored;
 mod word;

@@ -89,8 +89,10 @@ where
         let whole = whole.cast::<Whole<F>>();
         // SAFETY: made by `allocate` for this type, and the caller's last use.
         unsafe { whole.drop_in_place() };
+        // SAFETY: a record's address.
+        let whole = unsafe { NonNull::new_unchecked(whole) };
         // SAFETY: as above; it holds nothing any more.
-        unsafe { spares.give(NonNull::new_unchecked(whole)) };
+        unsafe { spares.give(whole) };
     }
 
     /// The first frame's function.

@@ -96,6 +96,18 @@ pub(crate) const KINDS: &[Kind] = &[
         run: loom,
     },
     Kind {
+        name: "release",
+        what: "the tests of coroutines, optimised and without debug checks",
+        in_ci: true,
+        run: release,
+    },
+    Kind {
+        name: "abort",
+        what: "coroutines in a program built with panic=abort",
+        in_ci: true,
+        run: abort,
+    },
+    Kind {
         name: "backtraces",
         what: "gdb and frame-pointer walks, with frame pointers",
         in_ci: true,
@@ -210,6 +222,40 @@ fn loom(rest: &[String]) -> Outcome {
         "LOOM_MAX_PREEMPTIONS",
         LOOM_PREEMPTIONS,
     ))
+}
+
+fn release(rest: &[String]) -> Outcome {
+    // A debug build looks at the control words at every switch, so it takes other ways through a resume.
+    execute(
+        cargo([
+            "test",
+            "--release",
+            "-p",
+            "sinew",
+            "--test",
+            "coroutine_*",
+            "--test",
+            "death_coroutine",
+        ])
+        .args(rest),
+    )
+}
+
+fn abort(rest: &[String]) -> Outcome {
+    // Tests are always built to unwind, so this is an example, which checks itself.
+    execute(
+        cargo([
+            "run",
+            "--profile",
+            "abort",
+            "-p",
+            "sinew",
+            "--example",
+            "without_unwinding",
+            "--",
+        ])
+        .args(rest),
+    )
 }
 
 fn tour(rest: &[String]) -> Outcome {

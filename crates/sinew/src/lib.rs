@@ -28,7 +28,7 @@
 //! assert_eq!(total, 6);
 //! ```
 //!
-//! [`coroutine`] has coroutines to be resumed by hand, without a scheduler; [`inspect`] shows what every live one waits for.
+//! [`coroutine`] has coroutines to be resumed by hand, without a scheduler (the guide is `docs/guide/coroutines.md`); [`inspect`] shows what every live one waits for.
 
 pub mod cancel;
 pub mod coroutine;

@@ -6,11 +6,13 @@
 //! - I1. A token fires once; its cause does not change afterwards.
 //! - I2. Whatever was registered before the firing is told once; whatever is registered after it is told at the registration.
 //! - I3. No lock is held while callbacks run or coroutines are told.
-//! - I4. A child that is gone, or a registration that was dropped, leaves nothing behind in its parent.
+//! - I4. A child that is gone, or a registration that was dropped, leaves nothing behind in its parent, whose memory follows
+//!   the number of those that are there.
 #![expect(unsafe_code, reason = "waits in the token's queue")]
 
 mod deadline;
 mod limited;
+mod listeners;
 
 pub use limited::{shield, timeout, timeout_deadline};
 
@@ -20,12 +22,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{fmt, mem, ptr};
+use std::{fmt, ptr};
 
 use sinew_core::lock::Lock;
 use sinew_core::wait::{Kind, Queue, Reason, Record, wait_in};
-use slab::Slab;
 
+use crate::cancel::listeners::Listeners;
 use crate::error::WaitError;
 use crate::scheduler::block::BlockRef;
 use crate::scheduler::current::{Place, place};
@@ -67,7 +69,7 @@ pub struct CancelToken {
 
 /// A place in a token's list of those to tell.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key(Option<usize>);
+pub(crate) struct Key(Option<u64>);
 
 type Callback = Box<dyn FnOnce(&Cause) + Send>;
 
@@ -88,7 +90,7 @@ struct Shared {
 
 struct State {
     cause: Option<Cause>,
-    entries: Slab<Entry>,
+    entries: Listeners<Entry>,
 }
 
 impl CancelToken {
@@ -129,7 +131,7 @@ impl CancelToken {
             parent: parent.map(|parent| (parent.clone(), parent.register_child(weak.clone()))),
             state: Mutex::new(State {
                 cause: None,
-                entries: Slab::new(),
+                entries: Listeners::new(),
             }),
             waiters: Lock::new(Queue::new()),
         });
@@ -218,11 +220,11 @@ impl CancelToken {
             state.cause = Some(cause.clone());
             // ORDERING: Release: who sees the flag sees what came before the cancel.
             self.shared.fired.store(true, Release);
-            mem::take(&mut state.entries)
+            state.entries.take_all()
         };
         let waiters = self.shared.waiters.lock().claim_all(Reason::Woken);
         waiters.wake_all();
-        entries.into_iter().map(|(_, entry)| entry).collect()
+        entries
     }
 
     /// Whether the token has fired. A token with a deadline fires here if that has passed.
@@ -240,6 +242,13 @@ impl CancelToken {
             self.fire_deadline();
         }
         due
+    }
+
+    /// Whether it has fired, deadlines that nobody has looked at aside.
+    #[inline]
+    pub(crate) fn has_fired(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `fire_one`.
+        self.shared.fired.load(Acquire)
     }
 
     /// Whether it will fire by itself at some time: because of a deadline of its own, or of one above it. Takes no lock.
@@ -401,29 +410,17 @@ impl CancelToken {
         Key(None)
     }
 
-    /// Takes the coroutine out, if it is still there. Its end and `attach` may both do so, and another entry may have
-    /// got the place in between.
+    /// Takes the coroutine out, if it is still there: its end and `attach` may both do so.
     pub(crate) fn forget_coroutine(&self, key: Key) {
-        self.forget_if(key, |entry| matches!(entry, Entry::Coroutine(_)));
+        self.forget(key);
     }
 
     /// Takes a registration back, if it is still there.
     fn forget(&self, key: Key) {
-        self.forget_if(key, |_| true);
-    }
-
-    fn forget_if(&self, key: Key, wanted: impl FnOnce(&Entry) -> bool) {
-        let Some(index) = key.0 else { return };
-        let mut state = self.lock();
-        // After the firing the list is empty, and stays so.
-        let entry = match state.entries.get(index) {
-            Some(entry) if wanted(entry) => state.entries.try_remove(index),
-            _ => None,
-        };
-        if state.entries.is_empty() {
-            state.entries.shrink_to_fit();
-        }
-        drop(state);
+        let Some(number) = key.0 else { return };
+        // After the firing there are none.
+        let entry = self.lock().entries.remove(number);
+        // Outside of the lock: what a callback owns is the user's.
         drop(entry);
     }
 }

@@ -90,7 +90,7 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
-/// After how many refused waits on a panicking thread, where none can be raised, it is looked whether anybody still waits.
+/// After how many refused waits where none can be raised, as on a panicking thread, it is looked whether anybody still waits.
 const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
@@ -686,13 +686,15 @@ impl Scheduler {
     /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
     pub(super) fn note_refusal(&self, me: &Block) {
         let unwinding = self.teardown.get() == Teardown::Unwinding;
-        if unwinding && std::thread::panicking() {
-            self.note_refusal_in_panic(me);
+        let due = unwinding || me.has(flag::UNWIND);
+        let possible = due && !std::thread::panicking() && forced::is_possible();
+        if unwinding && !possible {
+            self.note_refusal_without_unwind(me);
             return;
         }
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if (unwinding || me.has(flag::UNWIND)) && !std::thread::panicking() {
+        if possible {
             if unwinding && refusals > SWALLOWED_MAX {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
@@ -704,10 +706,11 @@ impl Scheduler {
         }
     }
 
-    /// The same where the forced unwind is due and cannot be raised: a destructor runs because of a panic, perhaps a
-    /// neighbour's that waits in it. If nobody waits any more for anything but a turn, that will not change.
+    /// The same where the forced unwind is due and cannot be raised: a frame lies in between that lets no panic through, or a
+    /// destructor runs because of a panic, perhaps a neighbour's that waits in it. If nobody waits any more for anything but a
+    /// turn, that will not change.
     #[cold]
-    fn note_refusal_in_panic(&self, me: &Block) {
+    fn note_refusal_without_unwind(&self, me: &Block) {
         let mut refused = self.refused.get() + 1;
         if refused == REFUSED_MAX {
             if self.ready.len() + 1 >= self.alive() {

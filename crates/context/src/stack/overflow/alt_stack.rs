@@ -70,6 +70,21 @@ impl AltStack {
                 thread: PhantomData,
             });
         }
+        Self::install(before)
+    }
+
+    /// Gives the thread an alternate stack of this value's own, whatever it has: for one that may live longer than
+    /// whoever made the present one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`AltStack::ensure`].
+    pub fn ensure_own() -> Result<AltStack, StackError> {
+        Self::install(exchange(None)?)
+    }
+
+    fn install(before: libc::stack_t) -> Result<AltStack, StackError> {
+        let frame_bytes = signal_frame_bytes();
         let guard_bytes = page_bytes();
         let room = (ROOM_BYTES + frame_bytes).next_multiple_of(guard_bytes);
         let bytes = guard_bytes + room;

@@ -289,7 +289,9 @@ impl<T> JoinHandle<T> {
     }
 
     fn join_until(self, deadline_ns: Option<u64>) -> Result<T, JoinError> {
-        self.wait_until(deadline_ns).map_err(JoinError::wait)?;
+        // Nobody can use the handle meanwhile.
+        let taken = life::WAITED | life::SOLE;
+        wait_for_end(&self.block, deadline_ns, taken).map_err(JoinError::wait)?;
         // SAFETY: it has ended, and `self` is the handle, consumed here.
         unsafe { body::take_result(&self.block) }
     }
@@ -334,7 +336,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        wait_for_end(&self.block, deadline_ns)
+        wait_for_end(&self.block, deadline_ns, life::WAITED)
     }
 
     /// Whether the coroutine has ended.
@@ -385,8 +387,12 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Waits for the end of a coroutine.
-pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result<(), WaitError> {
+/// Waits for the end of a coroutine. `marks` is [`life::WAITED`], with [`life::SOLE`] if the handle is the wait's alone.
+pub(crate) fn wait_for_end(
+    block: &BlockRef,
+    deadline_ns: Option<u64>,
+    marks: u8,
+) -> Result<(), WaitError> {
     if block.is_done() {
         return Ok(());
     }
@@ -401,7 +407,7 @@ pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result
     let guard = joiners.lock();
     // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
     // queue, for which it must take the lock, or DONE is seen here, with the result.
-    if block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
+    if block.life.fetch_or(marks, AcqRel) & life::DONE != 0 {
         return Ok(());
     }
     let record = Record {

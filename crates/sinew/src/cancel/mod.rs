@@ -16,8 +16,8 @@ pub use limited::{shield, timeout, timeout_deadline};
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, mem, ptr};
@@ -67,6 +67,13 @@ pub struct CancelToken {
 /// A place in a token's list of those to tell.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key(Option<usize>);
+
+impl Key {
+    /// Whether there is such a place: it is not so if the token had fired before.
+    pub(crate) fn is_registered(self) -> bool {
+        self.0.is_some()
+    }
+}
 
 type Callback = Box<dyn FnOnce(&Cause) + Send>;
 
@@ -253,6 +260,14 @@ impl CancelToken {
                 None => return false,
             }
         }
+    }
+
+    /// Whether nobody else has it, and nothing above it fires it.
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_alone = Arc::strong_count(&self.shared) == 1 && self.shared.parent.is_none();
+        // ORDERING: pairs with the Release of the last clone's drop: a cancel before it is seen.
+        fence(Acquire);
+        is_alone
     }
 
     fn fire_deadline(&self) {

@@ -129,6 +129,7 @@ impl From<RunError> for Error {
             RunError::Io(error) => Self::from(error).context(message),
             RunError::Exited(code) => Self::new(ErrorKind::Cancelled, message).with_code(code),
             RunError::Cancelled => Self::new(ErrorKind::Cancelled, message),
+            RunError::Deadlock(_) => Self::new(ErrorKind::Deadlock, message),
         }
     }
 }

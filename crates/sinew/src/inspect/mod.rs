@@ -8,7 +8,8 @@ mod dump;
 mod listing;
 mod stats;
 
-pub use deadlock::{Cycle, Member, deadlocks};
+pub(crate) use deadlock::standstill;
+pub use deadlock::{Cycle, Deadlock, Member, deadlocks};
 pub use dump::{Dump, Group, dump};
 pub use listing::{Info, State, Wait, find, for_each};
 pub use stats::{SchedulerStats, Stats, stats};

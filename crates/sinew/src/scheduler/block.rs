@@ -78,6 +78,8 @@ pub(crate) mod life {
     pub(crate) const WAITED: u8 = 8;
     /// The type of the result is `'static`. Set at the start for good.
     pub(crate) const STATIC: u8 = 16;
+    /// The handle is consumed by the join that waits, or is kept by `run`: nobody unparks or cancels by it any more.
+    pub(crate) const SOLE: u8 = 32;
 }
 
 /// The state of the park cell.
@@ -308,6 +310,13 @@ impl Block {
         // ORDERING: Release keeps this before the next arming of the wait word, so that who sees that does not take this record
         // for the one of the next wait; pairs with the Acquire in `inspect::deadlock`. Costs nothing on x86-64.
         fence(Release);
+    }
+
+    /// A wait in a mutex is over, and its record is cleared. Whoever reads the mutex by the record holds the lock, and is waited for here:
+    /// afterwards the mutex may go. Owner thread.
+    #[inline]
+    pub(super) fn leave_mutex(&self) {
+        drop(self.park.lock());
     }
 
     /// Changes what listings read, under the sequence lock. Owner thread.

@@ -101,6 +101,11 @@ impl Door {
         &self.figures
     }
 
+    /// How many coroutines are alive; exact on the owner's thread.
+    pub(crate) fn alive(&self) -> usize {
+        self.figures.alive.load(Relaxed)
+    }
+
     /// The coroutine that runs now, as an identity.
     pub(crate) fn running(&self) -> *const Block {
         self.current.load(Relaxed)

@@ -24,12 +24,15 @@ use std::{fmt, io, ptr};
 
 use crate::cancel::CancelToken;
 use crate::error::WaitError;
-use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::block::{Block, BlockRef, flag, life};
 use crate::scheduler::body::{Payload, drop_quietly};
 use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::object::StateError;
 use crate::scheduler::{Scheduler, Teardown, slab, unhandled};
 use crate::sys::clock;
+
+/// Why everything is cancelled, if nothing else is said.
+pub(super) const CLOSING: &str = "the scheduler is closing";
 
 /// The payload of an exit.
 struct Exit {
@@ -251,7 +254,7 @@ pub fn cancel_id_within(
     let until_ns = clock::after_ns(grace);
     CancelToken::attach(&block, None).cancel(reason);
     crate::go_local(move || {
-        let waited = crate::join::wait_for_end(&block, Some(until_ns));
+        let waited = crate::join::wait_for_end(&block, Some(until_ns), life::WAITED);
         if waited == Err(WaitError::Timeout) {
             block.set(flag::UNWIND);
             current::with_scheduler(|scheduler| scheduler.tell_cancel(&block));
@@ -314,7 +317,7 @@ impl Scheduler {
     }
 
     /// Asks everything alive to stop, in the order of its making, and lets nothing new begin.
-    pub(super) fn cancel_all(&self) {
+    pub(super) fn cancel_all(&self, reason: &str) {
         self.closed.set(true);
         self.shared.posts.close();
         let mut blocks = Vec::new();
@@ -325,7 +328,7 @@ impl Scheduler {
             match token {
                 // Callbacks run, which are the user's.
                 Some((token, _)) => {
-                    let cancel = || token.cancel("the scheduler is closing");
+                    let cancel = || token.cancel(reason);
                     if let Err(payload) = catch_unwind(AssertUnwindSafe(cancel)) {
                         unhandled::report_contained(id, payload);
                     }
@@ -337,9 +340,14 @@ impl Scheduler {
 
     /// Asks everything alive to stop; the scheduler is on its way to an early end, and will see to it.
     pub(super) fn cancel_everything(&self) {
+        self.cancel_everything_because(CLOSING);
+    }
+
+    /// The same, for another reason than that it is closing.
+    pub(super) fn cancel_everything_because(&self, reason: &str) {
         if self.teardown.get() == Teardown::No {
             self.teardown.set(Teardown::Cancelling(0));
         }
-        self.cancel_all();
+        self.cancel_all(reason);
     }
 }

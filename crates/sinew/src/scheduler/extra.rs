@@ -10,7 +10,8 @@
 use std::cell::Cell;
 use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::sync::{Arc, OnceLock};
 
 use sinew_context::stack::StackConfig;
@@ -37,10 +38,36 @@ pub(crate) struct Extra {
     pub(crate) token: OnceLock<(CancelToken, Key)>,
     /// The limits that the coroutine is inside of, the innermost first. Owner thread.
     pub(crate) limits: Cell<*const Limit>,
-    /// The scope that it is a child of. Owner thread.
-    pub(crate) family: Cell<Option<NonNull<Family>>>,
+    /// The scope that it is a child of.
+    pub(crate) family: FamilyLink,
     /// Owner thread; empty from the coroutine's end on.
     pub(crate) locals: Locals,
+}
+
+/// Which scope a coroutine is a child of. The owner thread alone changes it, and follows it; for others it is an identity.
+#[derive(Debug)]
+pub(crate) struct FamilyLink(AtomicPtr<Family>);
+
+impl FamilyLink {
+    const fn new() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    pub(crate) fn get(&self) -> Option<NonNull<Family>> {
+        NonNull::new(self.0.load(Relaxed))
+    }
+
+    /// Owner thread.
+    pub(crate) fn set(&self, family: NonNull<Family>) {
+        self.0.store(family.as_ptr(), Relaxed);
+    }
+
+    /// Owner thread.
+    pub(crate) fn take(&self) -> Option<NonNull<Family>> {
+        let family = self.get();
+        self.0.store(std::ptr::null_mut(), Relaxed);
+        family
+    }
 }
 
 // SAFETY: the block pointer is an identity and is followed only by those that hold a reference; the link has
@@ -60,7 +87,7 @@ impl Extra {
             clean_stack: AtomicBool::new(false),
             token: OnceLock::new(),
             limits: Cell::new(std::ptr::null()),
-            family: Cell::new(None),
+            family: FamilyLink::new(),
             locals: Locals::new(),
         }
     }

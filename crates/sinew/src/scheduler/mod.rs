@@ -48,6 +48,7 @@ pub(crate) mod spawn;
 pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
+mod vigil;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -61,7 +62,7 @@ use sinew_context::frame::prepare;
 use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
+use sinew_core::wait::{Claim, Kind, Node, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
@@ -78,6 +79,7 @@ use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
 use crate::scheduler::step::Progress;
 use crate::scheduler::thread_state::ThreadState;
+use crate::scheduler::vigil::Vigil;
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
 const BUDGET: u32 = 64;
@@ -163,6 +165,7 @@ pub struct Scheduler {
     stoppable: Cell<bool>,
     /// What `exit_all` was called with.
     exit_code: Cell<Option<i32>>,
+    vigil: Vigil,
     thread_state: ThreadState,
 }
 
@@ -211,6 +214,7 @@ impl Scheduler {
             running: Cell::new(false),
             stoppable: Cell::new(false),
             exit_code: Cell::new(None),
+            vigil: Vigil::new(),
             thread_state: ThreadState::of_this_thread(),
         }))
     }
@@ -225,8 +229,8 @@ impl Scheduler {
         self.door.current.store(block.cast_mut(), Relaxed);
     }
 
-    fn alive(&self) -> usize {
-        self.door.figures.alive.load(Relaxed)
+    pub(crate) fn alive(&self) -> usize {
+        self.door.alive()
     }
 
     pub(super) fn free_blocks(&self) -> &Free {
@@ -322,6 +326,9 @@ impl Scheduler {
             unsafe { wheel.remove(NonNull::from(&me.timer)) };
         }
         me.clear_record();
+        if record.kind == Kind::Mutex {
+            me.leave_mutex();
+        }
         reason
     }
 
@@ -636,6 +643,8 @@ impl Scheduler {
             (Some(timer_ns), Some(until_ns)) => Some(timer_ns.min(until_ns)),
             (one, other) => one.or(other),
         };
+        let vigil_ns = self.vigil_ns(deadline_ns);
+        let deadline_ns = deadline_ns.or(vigil_ns);
         if self.is_too_close(deadline_ns) {
             self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
@@ -647,6 +656,9 @@ impl Scheduler {
         self.knocked.set(!self.door.inbox.is_empty());
         self.drain_inbox();
         self.fire_timers();
+        if let Some(vigil_ns) = vigil_ns {
+            self.end_vigil(vigil_ns);
+        }
         self.count_switches(BUDGET);
     }
 

@@ -17,8 +17,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, fence};
 
 use sinew_core::post::{PostQueue, Refusal};
 
@@ -60,6 +60,14 @@ impl Shared {
         self.posts.close();
         // ORDERING: Release pairs with the Acquire in `stats`.
         self.ended.store(true, Release);
+    }
+
+    /// Whether the scheduler alone has it, so that no handle exists, nor ever will but by its own doing.
+    pub(super) fn is_alone(self: &Arc<Self>) -> bool {
+        let is_alone = Arc::strong_count(self) == 1;
+        // ORDERING: what was posted by handles that are gone is seen: pairs with the Release of their drop.
+        fence(Acquire);
+        is_alone
     }
 
     pub(super) fn ask_to_stop(&self) {

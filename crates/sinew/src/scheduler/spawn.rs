@@ -515,8 +515,9 @@ pub(super) unsafe fn spawn_main<F: FnOnce() -> T, T>(
     scheduler: &Scheduler,
     body: F,
 ) -> JoinHandle<T> {
+    let life = life::HANDLE | life::SOLE;
     // SAFETY: passed on to the caller.
-    let block = unsafe { scheduler.spawn_block(body, life::HANDLE, Location::caller(), |_| {}) };
+    let block = unsafe { scheduler.spawn_block(body, life, Location::caller(), |_| {}) };
     // SAFETY: the block was made for `T`, with a count for the handle.
     unsafe { JoinHandle::new(block) }
 }

@@ -16,7 +16,7 @@ use std::{fmt, io, ptr};
 use sinew_context::stack::StackError;
 use sinew_core::wait::{Kind, Record, wait_in};
 
-use crate::cancel::CancelToken;
+use crate::cancel::{CancelRecord, CancelToken};
 use crate::error::{Error, WaitError};
 use crate::park::Unparker;
 use crate::scheduler::block::{Block, BlockRef, life};
@@ -366,6 +366,13 @@ impl<T> JoinHandle<T> {
     #[must_use]
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken::attach(&self.block, None)
+    }
+
+    /// Who asked the coroutine to stop, why and when, and how long it took to obey; `None` if nobody did. The first cancel
+    /// counts.
+    #[must_use]
+    pub fn cancel_record(&self) -> Option<CancelRecord> {
+        self.block.cancel_record()
     }
 
     /// The coroutine's id: unique in the process.

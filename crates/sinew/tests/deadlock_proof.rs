@@ -170,8 +170,7 @@ fn a_cycle_over_two_threads_ends_one_of_the_runs_at_least() {
 // contract: S25
 #[test]
 fn a_cycle_through_mutexes_and_scopes_of_three_threads_is_seen_from_a_fourth() {
-    let mutexes: Arc<Vec<Mutex<()>>> =
-        Arc::new((0..3).map(|_| Mutex::new(())).collect());
+    let mutexes: Arc<Vec<Mutex<()>>> = Arc::new((0..3).map(|_| Mutex::new(())).collect());
     let all = Arc::new(Barrier::new(3));
     let (tell, told) = mpsc::channel();
     let threads: Vec<_> = (0..3)

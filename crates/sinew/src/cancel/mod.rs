@@ -11,6 +11,11 @@
 
 mod deadline;
 mod limited;
+mod record;
+
+pub(crate) use deadline::watch_stop;
+pub use record::CancelRecord;
+pub(crate) use record::Times;
 
 pub use limited::{shield, timeout, timeout_deadline};
 
@@ -43,6 +48,21 @@ pub struct Cause {
     pub who: u64,
     /// When.
     pub when: Instant,
+}
+
+impl Cause {
+    /// That the calling party cancels now.
+    pub(crate) fn now(reason: String) -> Self {
+        let who = match place() {
+            Place::Coroutine(_, block) => block.id(),
+            Place::Thread | Place::Frame => 0,
+        };
+        Self {
+            reason: Arc::from(reason),
+            who,
+            when: clock::now(),
+        }
+    }
 }
 
 /// A wish to stop that can be asked, waited for, listened to and passed on.
@@ -179,19 +199,11 @@ impl CancelToken {
     ///
     /// With the first panic of a callback, after all of them have run.
     pub fn cancel(&self, reason: impl Into<String>) {
-        let who = match place() {
-            Place::Coroutine(_, block) => block.id(),
-            Place::Thread | Place::Frame => 0,
-        };
-        self.fire(Cause {
-            reason: Arc::from(reason.into()),
-            who,
-            when: clock::now(),
-        });
+        self.fire(Cause::now(reason.into()));
     }
 
     /// Fires this token and all below it, level by level, in the order of their making: a deep tree needs no deep stack.
-    fn fire(&self, cause: Cause) {
+    pub(crate) fn fire(&self, cause: Cause) {
         let mut tokens = VecDeque::from([self.clone()]);
         let mut panicked = None;
         while let Some(token) = tokens.pop_front() {

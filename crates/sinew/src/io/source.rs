@@ -217,6 +217,24 @@ impl Sources {
         stale
     }
 
+    /// Another thread has closed the number. If it does not mean any more what was registered, those who wait for that are
+    /// returned, to be woken: the number may have been given out anew by now, and even be registered here.
+    pub(crate) fn recheck(&mut self, driver: &mut dyn Driver, fd: RawFd) -> WakeList {
+        let Some(source) = self.get(fd) else {
+            return WakeList::new();
+        };
+        if !source.registered || source.still_means(driver, fd) {
+            return WakeList::new();
+        }
+        source.registered = false;
+        source.renew(0);
+        // A duplicate may keep the file, and the kernel's registration with it.
+        source.haunted = true;
+        let stale = Self::end_waits(source);
+        self.watched -= 1;
+        stale
+    }
+
     fn end_waits(source: &mut Source) -> WakeList {
         let mut list = source.readers.claim_all(Reason::Closed);
         list.append(source.writers.claim_all(Reason::Closed));

@@ -349,6 +349,20 @@ impl Block {
         None
     }
 
+    /// The door of its scheduler, if it is the live coroutine with this number. From any thread, for any block.
+    pub(crate) fn door_while(&self, id: u64) -> Option<&'static Door> {
+        let (now, done, door) = self.read(|| {
+            (
+                self.id(),
+                self.is_done(),
+                // Stored before the number, and replaced only after that was taken away.
+                self.door.load(Relaxed),
+            )
+        })?;
+        // SAFETY: doors are never freed.
+        unsafe { door.as_ref() }.filter(|_| now == id && !done)
+    }
+
     /// The coroutine's name. From any thread, for any block: the lock keeps the name in place while it is copied.
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         let _in_place = self.park.lock();

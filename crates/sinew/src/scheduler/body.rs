@@ -214,6 +214,9 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             Err(_) => Outcome::Error,
         };
         block.outcome.store(outcome as u8, Relaxed);
+        if block.is_cancelled() {
+            block.note_cancelled_end();
+        }
         // SAFETY: empty.
         unsafe { Self::put_result(block, result) };
         // ORDERING: Acquire pairs with the Release of a handle that went on another thread.
@@ -371,6 +374,19 @@ pub(super) unsafe fn put<F: FnOnce() -> T, T>(block: &Block, body: F) {
     // SAFETY: passed on to the caller.
     unsafe { Typed::<F, T>::put(block, body) };
     block.vtable.set(const { &Typed::<F, T>::VTABLE });
+}
+
+/// Takes the closure out of a block again that never was in a queue.
+///
+/// # Safety
+///
+/// [`put`] has put it there, with these types; the block is the caller's alone, and has no payload afterwards.
+pub(super) unsafe fn take_back<F: FnOnce() -> T, T>(block: &Block) -> F {
+    // SAFETY: passed on to the caller.
+    let body = unsafe { Typed::<F, T>::take_body(block) };
+    // SAFETY: empty now.
+    unsafe { Typed::<F, T>::free(block) };
+    body
 }
 
 /// Takes the result of an ended coroutine.

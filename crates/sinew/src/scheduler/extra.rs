@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use sinew_context::stack::StackConfig;
 use sinew_core::inbox::Link;
 
-use crate::cancel::{CancelToken, Key};
+use crate::cancel::{CancelToken, Key, Times};
 use crate::local::Locals;
 use crate::scheduler::block::Block;
 use crate::scheduler::limit::Limit;
@@ -36,6 +36,8 @@ pub(crate) struct Extra {
     /// Whether the stack is to be without memory at the start.
     pub(crate) clean_stack: AtomicBool,
     pub(crate) token: OnceLock<(CancelToken, Key)>,
+    /// When it was told of its cancel, and when it ended.
+    pub(crate) times: Times,
     /// The limits that the coroutine is inside of, the innermost first. Owner thread.
     pub(crate) limits: Cell<*const Limit>,
     /// The scope that it is a child of.
@@ -86,6 +88,7 @@ impl Extra {
             stack: OnceLock::new(),
             clean_stack: AtomicBool::new(false),
             token: OnceLock::new(),
+            times: Times::new(),
             limits: Cell::new(std::ptr::null()),
             family: FamilyLink::new(),
             locals: Locals::new(),

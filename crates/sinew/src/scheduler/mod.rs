@@ -40,9 +40,12 @@ pub(crate) mod extra;
 pub(crate) mod forced;
 pub(crate) mod limit;
 pub(crate) mod object;
+pub(crate) mod order;
 pub(crate) mod post;
 mod ready;
+mod remote;
 pub(crate) mod run;
+mod seen;
 pub(crate) mod slab;
 pub(crate) mod spawn;
 pub(crate) mod step;
@@ -521,6 +524,7 @@ impl Scheduler {
     /// Makes sure that the driver watches the descriptor.
     pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
         let mut sources = self.sources.borrow_mut();
+        self.door.watched.mark(fd);
         let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
         drop(sources);
         stale.wake_all();
@@ -531,6 +535,14 @@ impl Scheduler {
     pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
         let mut sources = self.sources.borrow_mut();
         let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
+        drop(sources);
+        stale.wake_all();
+    }
+
+    /// Another thread has closed the descriptor.
+    fn forget_closed(&self, fd: RawFd) {
+        let mut sources = self.sources.borrow_mut();
+        let stale = sources.recheck(&mut **self.driver.borrow_mut(), fd);
         drop(sources);
         stale.wake_all();
     }
@@ -615,6 +627,7 @@ impl Scheduler {
                 self.tell_cancel(&block);
             }
         }
+        self.follow_orders();
     }
 
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
@@ -691,6 +704,7 @@ impl Scheduler {
     /// A wait of `me` was refused or ended because of a cancel. Others get a turn now and then, so that a loop over
     /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
     pub(super) fn note_refusal(&self, me: &Block) {
+        me.notice_cancel();
         let unwinding = self.teardown.get() == Teardown::Unwinding;
         if unwinding && std::thread::panicking() {
             self.note_refusal_in_panic(me);

@@ -33,7 +33,7 @@ pub(super) const LIMIT_DEFAULT: u64 = 1_024;
 const BATCH: u32 = super::BUDGET;
 
 /// A closure that was posted.
-type Job = Box<dyn FnOnce() + Send>;
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// What a scheduler and its handles have in common.
 pub(super) struct Shared {
@@ -160,20 +160,21 @@ impl SchedulerHandle {
         F: FnOnce() + Send + 'static,
     {
         let job: Job = Box::new(f);
-        match self.shared.posts.offer(job) {
-            Ok(()) => {
-                self.shared.door.call();
-                Ok(())
-            }
-            Err((refusal, job)) => {
-                // SAFETY: it is the box made above, of an `F`, untouched.
-                let refused = unsafe { Box::from_raw(Box::into_raw(job).cast::<F>()) };
-                Err(PostError {
-                    refusal,
-                    refused: *refused,
-                })
-            }
-        }
+        self.offer(job).map_err(|(refusal, job)| {
+            // SAFETY: it is the box made above, of an `F`, untouched.
+            let refused = unsafe { Box::from_raw(Box::into_raw(job).cast::<F>()) };
+            PostError::new(refusal, *refused)
+        })
+    }
+
+    pub(super) fn offer(&self, job: Job) -> Result<(), (Refusal, Job)> {
+        self.shared.posts.offer(job)?;
+        self.shared.door.call();
+        Ok(())
+    }
+
+    pub(super) fn door(&self) -> &'static Door {
+        self.shared.door
     }
 
     /// How many posted closures wait for their turn.
@@ -220,6 +221,10 @@ pub struct PostError<F> {
 }
 
 impl<F> PostError<F> {
+    pub(super) fn new(refusal: Refusal, refused: F) -> Self {
+        Self { refusal, refused }
+    }
+
     /// The closure that was refused; nothing of it has run.
     pub fn into_inner(self) -> F {
         self.refused

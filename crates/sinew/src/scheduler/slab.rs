@@ -118,6 +118,15 @@ impl Free {
     }
 }
 
+/// A block for a new coroutine of another thread's scheduler. As for [`Free::take`].
+pub(super) fn take() -> NonNull<Block> {
+    let here = current::with_scheduler(|scheduler| scheduler.free_blocks().take());
+    here.unwrap_or_else(|| {
+        let global = lock_global();
+        global.pop().unwrap_or_else(carve)
+    })
+}
+
 fn lock_global() -> std::sync::MutexGuard<'static, Free> {
     // A panic cannot come between the two stores of a push or pop.
     GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)

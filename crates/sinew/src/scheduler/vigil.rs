@@ -97,6 +97,7 @@ impl Scheduler {
 
     /// Whether nothing has come in that was not looked at.
     pub(crate) fn has_nothing_posted(&self) -> bool {
-        self.shared.posts.is_empty() && self.door.inbox.is_empty()
+        let door = self.door;
+        self.shared.posts.is_empty() && door.inbox.is_empty() && door.orders.is_empty()
     }
 }

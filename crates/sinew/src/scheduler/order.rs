@@ -88,7 +88,8 @@ impl Door {
     pub(crate) fn of_live(id: u64) -> Option<&'static Self> {
         let mut found = None;
         slab::for_each_block(|block| {
-            if found.is_none() && block.id() == id {
+            // A free one has the number 0.
+            if found.is_none() && id != 0 && block.id() == id {
                 found = block.door_while(id);
             }
         });

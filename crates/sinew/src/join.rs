@@ -9,17 +9,18 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{fmt, io, ptr};
 
 use sinew_context::stack::StackError;
+use sinew_core::life::Join;
 use sinew_core::wait::{Kind, Record, wait_in};
 
 use crate::cancel::{CancelRecord, CancelToken};
 use crate::error::{Error, WaitError};
 use crate::park::Unparker;
-use crate::scheduler::block::{Block, BlockRef, life};
+use crate::scheduler::block::{Block, BlockRef};
 use crate::scheduler::body::{self, Payload};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{cycle, spawn, unhandled};
@@ -290,8 +291,7 @@ impl<T> JoinHandle<T> {
 
     fn join_until(self, deadline_ns: Option<u64>) -> Result<T, JoinError> {
         // Nobody can use the handle meanwhile.
-        let taken = life::WAITED | life::SOLE;
-        wait_for_end(&self.block, deadline_ns, taken).map_err(JoinError::wait)?;
+        wait_for_end(&self.block, deadline_ns, true).map_err(JoinError::wait)?;
         // SAFETY: it has ended, and `self` is the handle, consumed here.
         unsafe { body::take_result(&self.block) }
     }
@@ -336,7 +336,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        wait_for_end(&self.block, deadline_ns, life::WAITED)
+        wait_for_end(&self.block, deadline_ns, false)
     }
 
     /// Whether the coroutine has ended.
@@ -394,11 +394,11 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Waits for the end of a coroutine. `marks` is [`life::WAITED`], with [`life::SOLE`] if the handle is the wait's alone.
+/// Waits for the end of a coroutine. `is_sole` says that its handle is the wait's alone.
 pub(crate) fn wait_for_end(
     block: &BlockRef,
     deadline_ns: Option<u64>,
-    marks: u8,
+    is_sole: bool,
 ) -> Result<(), WaitError> {
     if block.is_done() {
         return Ok(());
@@ -412,9 +412,7 @@ pub(crate) fn wait_for_end(
     }
     let joiners = &block.joiners;
     let guard = joiners.lock();
-    // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
-    // queue, for which it must take the lock, or DONE is seen here, with the result.
-    if block.life.fetch_or(marks, AcqRel) & life::DONE != 0 {
+    if block.life.join(is_sole) == Join::Ended {
         return Ok(());
     }
     let record = Record {

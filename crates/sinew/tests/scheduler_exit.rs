@@ -230,7 +230,7 @@ fn a_coroutine_is_cancelled_by_its_id() {
         assert_eq!(cancel_id(u64::MAX, "nobody"), Err(NotFound));
         assert!(NotFound.to_string().contains("no live coroutine"));
     });
-    assert_eq!(cancel_id(1, "no scheduler"), Err(NotFound));
+    assert_eq!(cancel_id(u64::MAX, "no scheduler"), Err(NotFound));
 }
 
 // contract: S20

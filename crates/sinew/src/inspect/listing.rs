@@ -11,13 +11,13 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use sinew_context::stack::{self, SlotRef};
 use sinew_core::wait::Kind;
 
-use crate::scheduler::block::{Block, TIMED, flag, life};
+use crate::scheduler::block::{Block, TIMED, flag};
 use crate::scheduler::slab;
 use crate::sys::clock;
 
@@ -142,7 +142,7 @@ fn info(block: &Block) -> Option<Info> {
                 block.timer.deadline_ns(),
                 block.has(flag::STARTED),
                 // ORDERING: Acquire orders this before the name and the stack are looked at.
-                block.life.load(Acquire) & life::DONE != 0,
+                block.is_done(),
                 stack_pointer(block),
             )
         })?;

@@ -12,6 +12,7 @@ mod named;
 mod raw;
 mod readiness;
 pub(crate) mod source;
+mod thread_waits;
 mod watched;
 
 pub(crate) use established::is_established;

@@ -17,6 +17,7 @@ use crate::io::established::is_established;
 use crate::io::named::named;
 use crate::io::readiness::{is_ready_unless_waiting, take_turn, wait_ready};
 use crate::io::source::Direction;
+use crate::io::thread_waits;
 use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::door::Door;
 use crate::sys::clock;
@@ -289,8 +290,8 @@ fn not_pollable(fd: BorrowedFd<'_>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Closes a descriptor. Coroutines that wait for it, on whatever thread, end with `NotConnected`: those of this thread at once,
-/// others when their schedulers look, also if the number has been given out anew by then.
+/// Closes a descriptor. Coroutines and threads that wait for it end with `NotConnected`: coroutines of this thread at once, others
+/// when they or their schedulers look, also if the number has been given out anew by then.
 ///
 /// # Errors
 ///
@@ -302,6 +303,7 @@ pub fn close(fd: OwnedFd) -> io::Result<()> {
     let closed = close_number(number);
     // Only now: they ask the kernel what the number means.
     Door::tell_closed(number);
+    thread_waits::tell_closed(number);
     closed
 }
 

@@ -90,7 +90,7 @@ impl Source {
 }
 
 /// Which open file the number means. Two different sockets or pipes that are open at the same time differ in it.
-fn identity(fd: RawFd) -> Option<(u64, u64)> {
+pub(super) fn identity(fd: RawFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(lend(fd).ok()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }

@@ -36,6 +36,8 @@ use std::sync::atomic::{
 use sinew_context::Context;
 use sinew_context::stack::Stack;
 use sinew_core::inbox::Link;
+pub(crate) use sinew_core::life;
+use sinew_core::life::Life;
 use sinew_core::lock::Lock;
 use sinew_core::timer::TimerNode;
 use sinew_core::wait::{Kind, Node, Queue, Record, Waiter};
@@ -64,22 +66,6 @@ pub(crate) mod flag {
     pub(crate) const IN_CALLBACK: u8 = 64;
     /// It keeps floating-point control words of its own.
     pub(crate) const FP_ENV: u8 = 128;
-}
-
-/// Bits of [`Block::life`].
-pub(crate) mod life {
-    /// A join handle exists.
-    pub(crate) const HANDLE: u8 = 1;
-    /// The coroutine has ended; its result is in the payload, unless taken.
-    pub(crate) const DONE: u8 = 2;
-    /// The result has been taken or dropped.
-    pub(crate) const TAKEN: u8 = 4;
-    /// Someone waits, or has waited, for the end: the queue of joiners is worth a look.
-    pub(crate) const WAITED: u8 = 8;
-    /// The type of the result is `'static`. Set at the start for good.
-    pub(crate) const STATIC: u8 = 16;
-    /// The handle is consumed by the join that waits, or is kept by `run`: nobody unparks or cancels by it any more.
-    pub(crate) const SOLE: u8 = 32;
 }
 
 /// The state of the park cell.
@@ -117,7 +103,7 @@ pub(crate) struct Block {
     pub(crate) flags: AtomicU8,
     /// Whether a cancel was requested.
     pub(crate) cancel: AtomicBool,
-    pub(crate) life: AtomicU8,
+    pub(crate) life: Life,
     pub(crate) outcome: AtomicU8,
     pub(crate) kind: AtomicU8,
     /// How many waits were refused.
@@ -172,7 +158,7 @@ impl Block {
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
             park: Lock::new(Park::Empty),
-            life: AtomicU8::new(0),
+            life: Life::new(),
             outcome: AtomicU8::new(0),
             vtable: Cell::new(Vtable::NONE),
             extra: AtomicPtr::new(std::ptr::null_mut()),
@@ -267,8 +253,7 @@ impl Block {
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release that sets DONE: the result is there.
-        self.life.load(Acquire) & life::DONE != 0
+        self.life.is_done()
     }
 
     /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.

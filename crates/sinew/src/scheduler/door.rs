@@ -155,6 +155,18 @@ impl Door {
         }
     }
 
+    /// Raises another call than the door's own.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Call::raise_with`].
+    pub(super) unsafe fn call_by(&self, call: &Call, tag: usize, give: impl FnOnce()) {
+        // SAFETY: passed on to the caller.
+        if unsafe { call.raise_with(&self.inbox, tag, give) } == Push::WakeOwner {
+            self.knock();
+        }
+    }
+
     /// The owner has taken the call out of its inbox.
     pub(super) fn answer(&self) {
         self.call.answer();

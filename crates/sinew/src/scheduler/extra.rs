@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::sync::{Arc, OnceLock};
 
 use sinew_context::stack::StackConfig;
-use sinew_core::inbox::Link;
+use sinew_core::inbox::{Call, Link};
 
 use crate::cancel::{CancelToken, Key, Times};
 use crate::local::Locals;
@@ -27,10 +27,8 @@ use crate::scope::Family;
 pub(crate) struct Extra {
     /// The block it belongs to.
     pub(crate) block: NonNull<Block>,
-    /// By which a cancel from another thread comes into the owner's inbox.
-    pub(crate) cancel_link: Link,
-    /// Whether the link is in an inbox.
-    pub(crate) cancel_posted: AtomicBool,
+    /// By which a cancel from another thread comes into the owner's inbox, with a counted reference to the block.
+    pub(crate) cancel_call: Call,
     pub(crate) name: OnceLock<Arc<str>>,
     pub(crate) stack: OnceLock<StackConfig>,
     /// Whether the stack is to be without memory at the start.
@@ -82,8 +80,7 @@ impl Extra {
     pub(crate) fn new(block: NonNull<Block>) -> Self {
         Self {
             block,
-            cancel_link: Link::new(),
-            cancel_posted: AtomicBool::new(false),
+            cancel_call: Call::new(),
             name: OnceLock::new(),
             stack: OnceLock::new(),
             clean_stack: AtomicBool::new(false),
@@ -99,9 +96,9 @@ impl Extra {
     ///
     /// # Safety
     ///
-    /// The link is the cancel link of an extra part.
+    /// The link is that of the cancel call of an extra part.
     pub(crate) unsafe fn of_cancel_link(link: NonNull<Link>) -> NonNull<Self> {
         // SAFETY: inside an extra part, at this offset.
-        unsafe { link.byte_sub(offset_of!(Self, cancel_link)) }.cast()
+        unsafe { Call::of_link(link).byte_sub(offset_of!(Self, cancel_call)) }.cast()
     }
 }

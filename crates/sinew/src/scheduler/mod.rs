@@ -73,7 +73,7 @@ use crate::driver::epoll::Epoll;
 use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
-use crate::scheduler::block::{Block, BlockRef, flag, life};
+use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
@@ -461,7 +461,7 @@ impl Scheduler {
             token.forget_coroutine(*key);
         }
         // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
-        if block.life.load(Relaxed) & life::WAITED != 0 {
+        if block.life.is_waited() {
             let waiting = block.joiners.lock().claim_all(Reason::Woken);
             waiting.wake_all();
         }
@@ -622,8 +622,8 @@ impl Scheduler {
                 let block = unsafe { extra.as_ref() }.block;
                 // SAFETY: whoever posted it gave a reference to the block along.
                 let block = unsafe { BlockRef::adopt(block) };
-                // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
-                block.extra_or_new().cancel_posted.swap(false, AcqRel);
+                // The next caller's request is seen by the look at `cancel` below.
+                block.extra_or_new().cancel_call.answer();
                 self.tell_cancel(&block);
             }
         }
@@ -795,17 +795,15 @@ pub(crate) fn request_cancel(block: &BlockRef) {
     if local == Some(true) {
         return;
     }
-    let extra = block.extra_or_new();
-    // ORDERING: AcqRel pairs with the swap in `drain_inbox`.
-    if !extra.cancel_posted.swap(true, AcqRel) {
-        let raw = block.clone().into_raw();
-        // SAFETY: as in `wake_block`.
-        let door = unsafe { &*door };
-        // SAFETY: `raw` is counted.
-        let extra = unsafe { raw.as_ref() }.extra_or_new();
-        // SAFETY: `cancel_posted` gives the link to this thread; the counted reference keeps it in place.
-        unsafe { door.hand_in(NonNull::from(&extra.cancel_link), tag::CANCEL) };
-    }
+    let call = &block.extra_or_new().cancel_call;
+    // The message has a reference, which the owner gives up.
+    let give = || {
+        block.clone().into_raw();
+    };
+    // SAFETY: doors are never freed.
+    let door = unsafe { &*door };
+    // SAFETY: the counted reference keeps it in place.
+    unsafe { door.call_by(call, tag::CANCEL, give) };
 }
 
 /// The first frame's function: runs the coroutine, then unstarted ones in place, then leaves the stack for good.

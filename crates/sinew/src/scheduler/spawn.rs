@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::{fmt, io};
 
 use sinew_context::stack::{StackConfig, StackError};
@@ -511,8 +511,8 @@ pub(super) unsafe fn fill<F: FnOnce() -> T, T>(
     block
         .refs
         .store(1 + u32::from(life & life::HANDLE), Relaxed);
-    // ORDERING: Release: listings that see the new life see the fields above.
-    block.life.store(life, Release);
+    // Listings that see the new life see the fields above.
+    block.life.begin(life);
     // SAFETY: passed on to the caller.
     unsafe { body::put(block, body) };
     block.change(|| {

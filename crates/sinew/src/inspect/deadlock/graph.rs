@@ -190,6 +190,18 @@ impl Graph {
         found
     }
 
+    /// What of `among` can be reached from those members that `from` has.
+    pub(super) fn reachable(&self, among: &[bool], from: &[bool]) -> Vec<bool> {
+        let mut reached = vec![false; self.nodes.len()];
+        let mut open: Vec<usize> = (0..self.nodes.len()).filter(|&node| from[node]).collect();
+        while let Some(node) = open.pop() {
+            if among[node] && !std::mem::replace(&mut reached[node], true) {
+                open.extend(&self.edges[node]);
+            }
+        }
+        reached
+    }
+
     /// The greatest set within `among` of which each member waits for a member, or is one of the `bases`.
     pub(super) fn closure(&self, among: &[bool], bases: &[bool]) -> Vec<bool> {
         let mut inside = among.to_vec();

@@ -34,7 +34,6 @@ use sinew_core::wait::Kind;
 use crate::inspect::deadlock::graph::{Graph, Node};
 use crate::inspect::deadlock::{Cycle, Member, member};
 use crate::scheduler::Scheduler;
-use crate::scheduler::block::life;
 use crate::scheduler::door::Door;
 
 /// A deadlock that was proven: none of the coroutines of a scheduler can ever go on.
@@ -138,6 +137,8 @@ pub(crate) fn standstill(scheduler: &Scheduler) -> Option<Deadlock> {
     if !all_still {
         return None;
     }
+    // Those of other schedulers on which nobody here waits are not this one's.
+    let stuck = graph.reachable(&stuck, &is_mine);
     let paths = graph.cycles(&stuck);
     let is_in_cycle = |index: usize| paths.iter().any(|path| path.contains(&index));
     let cycles = paths
@@ -200,9 +201,8 @@ fn is_out_of_reach(node: &Node) -> bool {
     let block = node.block;
     // ORDERING: Acquire: what was done by references that are gone is seen by the looks that follow.
     let refs = block.refs.load(Acquire);
-    let life = block.life.load(Acquire);
     // The handle that a join or `run` has taken for itself.
-    let handle = u32::from(life & life::HANDLE != 0 && life & life::SOLE != 0);
+    let handle = u32::from(block.life.is_sole());
     let token = match block.extra().and_then(|extra| extra.token.get()) {
         Some((token, key)) if token.is_alone() => u32::from(key.is_registered()),
         Some(_) => return false,

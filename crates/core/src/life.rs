@@ -5,13 +5,12 @@
 //! | bit | meaning | set | cleared |
 //! |---|---|---|---|
 //! | `HANDLE` 1 | a handle exists | at the beginning | when the handle goes before the end |
-//! | `DONE` 2 | the coroutine has ended; if a handle exists the result is there, unless taken | at the end | at the next beginning |
-//! | `TAKEN` 4 | the handle has taken the result out | by the handle, after `DONE` | at the next beginning |
+//! | `DONE` 2 | the coroutine has ended; if a handle exists the result is there | at the end | at the next beginning |
 //! | `WAITED` 8 | the queue of joiners is worth a look | by a joiner, under the queue's lock | at the next beginning |
 //! | `STATIC` 16 | the type of the result is `'static` | at the beginning | at the next beginning |
 //! | `SOLE` 32 | the handle is consumed by the join that waits, or kept by who runs the scheduler | with `WAITED`, or at the beginning | at the next beginning |
 //!
-//! `TAKEN` comes only with `HANDLE` and `DONE`. Every other combination may occur.
+//! Every combination may occur. A handle that has taken the result leaves the word as it is: it is gone, and so nobody else asks.
 //!
 //! # Why the result is dropped or taken once
 //!
@@ -34,7 +33,6 @@ use crate::facade::{AtomicU8, const_unless_loom};
 /// A handle exists.
 pub const HANDLE: u8 = 1;
 const DONE: u8 = 2;
-const TAKEN: u8 = 4;
 const WAITED: u8 = 8;
 /// The type of the result is `'static`.
 pub const STATIC: u8 = 16;
@@ -65,7 +63,7 @@ pub enum Join {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Abandon {
-    /// The coroutine sees to the result, or it was taken.
+    /// The coroutine sees to the result.
     Nothing,
     /// The result, which is the caller's to drop.
     Result,
@@ -94,7 +92,7 @@ impl Life {
         self.0.store(bits, Release);
     }
 
-    /// Whether it has ended. Then the result is there, if a handle exists that has not taken it.
+    /// Whether it has ended. Then the result is there, if a handle exists.
     #[inline]
     pub fn is_done(&self) -> bool {
         // ORDERING: Acquire pairs with the Release that sets DONE.
@@ -163,14 +161,8 @@ impl Life {
         }
     }
 
-    /// Transition: sets `TAKEN`. The holder of the handle, after the end: nobody else changes the word in earnest any more.
-    #[inline]
-    pub fn take(&self) {
-        // A joiner may set WAITED meanwhile, and lose it again: it has found DONE.
-        self.0.store(self.0.load(Relaxed) | TAKEN, Relaxed);
-    }
-
-    /// Transition: clears `HANDLE`, unless the coroutine has ended. The holder of the handle, once, the last thing it does.
+    /// Transition: clears `HANDLE`, unless the coroutine has ended. The holder of the handle, which goes without having taken the
+    /// result, once.
     #[inline]
     pub fn abandon(&self) -> Abandon {
         // ORDERING: Acquire sees the result.
@@ -181,7 +173,7 @@ impl Life {
             // ORDERING: Acquire sees the result; Release pairs with the coroutine's look at HANDLE.
             self.0.fetch_and(!HANDLE, AcqRel)
         };
-        if before & DONE == 0 || before & TAKEN != 0 {
+        if before & DONE == 0 {
             Abandon::Nothing
         } else {
             Abandon::Result

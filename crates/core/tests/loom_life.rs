@@ -171,9 +171,9 @@ impl Body {
     fn join(&self, rival: Option<Reason>) {
         if self.wait(rival, true) == Reason::Woken {
             self.consume();
-            self.life.take();
+        } else {
+            self.abandon();
         }
-        self.abandon();
     }
 
     fn abandon(&self) {

@@ -292,8 +292,11 @@ impl<T> JoinHandle<T> {
     fn join_until(self, deadline_ns: Option<u64>) -> Result<T, JoinError> {
         // Nobody can use the handle meanwhile.
         wait_for_end(&self.block, deadline_ns, true).map_err(JoinError::wait)?;
-        // SAFETY: it has ended, and `self` is the handle, consumed here.
-        unsafe { body::take_result(&self.block) }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: moved out once: the handle's own drop, which would see to the result, does not run.
+        let block = unsafe { ptr::read(&raw const this.block) };
+        // SAFETY: it has ended, and `this` was the handle.
+        unsafe { body::take_result(&block) }
     }
 
     /// Waits for the end; the value stays. Any number of parties may wait.

@@ -382,20 +382,20 @@ pub(super) unsafe fn take_back<F: FnOnce() -> T, T>(block: &Block) -> F {
 ///
 /// # Safety
 ///
-/// The block's body returns `T`; the coroutine has ended; the caller is the handle, and the result has not been taken.
+/// The block's body returns `T`; the coroutine has ended; the caller is the handle, does this once, and does not
+/// [`abandon`] it afterwards.
 pub(crate) unsafe fn take_result<T>(block: &Block) -> Result<T, JoinError> {
     let vtable = block.vtable.get();
     // SAFETY: the payload holds the result.
     let result = unsafe { (vtable.result)(block) }.cast::<Result<T, JoinError>>();
-    // SAFETY: read once (I2): TAKEN is set below.
+    // SAFETY: read once (I2): the caller says so.
     let value = unsafe { result.read() };
-    block.life.take();
     // SAFETY: empty now.
     unsafe { (vtable.free)(block) };
     value
 }
 
-/// The handle goes. If the coroutine has ended and nobody took the result, it is dropped here; a panic that
+/// The handle goes, and has not taken the result. If the coroutine has ended, that is dropped here; a panic that
 /// nobody joined is handed out.
 ///
 /// # Safety

@@ -90,6 +90,12 @@ pub(crate) const KINDS: &[Kind] = &[
         run: one_cpu,
     },
     Kind {
+        name: "shuffled",
+        what: "sinew's tests with the scheduler's order changed",
+        in_ci: true,
+        run: shuffled,
+    },
+    Kind {
         name: "loom",
         what: "every interleaving of the protocols",
         in_ci: true,
@@ -190,6 +196,29 @@ fn one_cpu(rest: &[String]) -> Outcome {
         .args(inner.get_args())
         .args(rest);
     execute(command.current_dir(root()))
+}
+
+/// Runs the runtime's tests with the order of the ready queues changed by a seed: that of `SINEW_SHUFFLE`, or a new one. It is
+/// printed, so that the same order can be had again.
+fn shuffled(rest: &[String]) -> Outcome {
+    let seed = std::env::var("SINEW_SHUFFLE").unwrap_or_else(|_| new_seed().to_string());
+    println!("SINEW_SHUFFLE={seed}");
+    // Those that must not compile do not run, so no order changes them.
+    let mut command = cargo(["test", "-p", "sinew", "--tests"]);
+    // A directory of its own: the flag changes every crate, and would evict the usual build.
+    command
+        .env("SINEW_SHUFFLE", seed)
+        .env("RUSTFLAGS", "--cfg sinew_shuffle")
+        .env("CARGO_TARGET_DIR", target().join("shuffled"));
+    execute(command.args(rest))
+}
+
+/// A seed that no other run had: from the clock.
+fn new_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |since| {
+        since.as_secs() << 20 | u64::from(since.subsec_micros())
+    })
 }
 
 fn loom(rest: &[String]) -> Outcome {

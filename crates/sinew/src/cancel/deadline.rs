@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::cancel::{CancelToken, Shared};
+use crate::inspect;
 use crate::scheduler::body::drop_payload;
 use crate::scheduler::door::Door;
 use crate::scheduler::order::Order;
@@ -28,6 +29,8 @@ type Watched = BTreeMap<(u64, usize), Due>;
 enum Due {
     Token(Weak<Shared>),
     Stop(Stop),
+    /// It is to be looked whether there are deadlocks to tell of.
+    Deadlocks,
 }
 
 /// A coroutine that was asked to stop.
@@ -82,10 +85,7 @@ pub(crate) fn watch_stop(id: u64, grace: Duration) {
 
 impl Stop {
     fn insert(self, after: Duration) {
-        static KEYS: AtomicUsize = AtomicUsize::new(1);
-        // Odd, so none is an address of a token.
-        let key = KEYS.fetch_add(2, Relaxed);
-        insert((clock::after_ns(after), key), Due::Stop(self));
+        insert_after(after, Due::Stop(self));
     }
 
     /// Its time is over.
@@ -104,6 +104,18 @@ impl Stop {
         };
         forced.insert(self.grace.max(FORCED_MIN));
     }
+}
+
+/// It is to be looked for deadlocks then.
+pub(crate) fn look_for_deadlocks_after(after: Duration) {
+    insert_after(after, Due::Deadlocks);
+}
+
+fn insert_after(after: Duration, due: Due) {
+    static KEYS: AtomicUsize = AtomicUsize::new(1);
+    // Odd, so none is an address of a token.
+    let key = KEYS.fetch_add(2, Relaxed);
+    insert((clock::after_ns(after), key), due);
 }
 
 fn insert(key: (u64, usize), due: Due) {
@@ -153,6 +165,7 @@ fn serve() {
                 }
             }
             Some(Due::Stop(stop)) => stop.follow_up(),
+            Some(Due::Deadlocks) => inspect::look_for_deadlocks(),
             None => {}
         };
         // A callback's panic has been told of by the panic hook; the other deadlines go on.

@@ -13,7 +13,7 @@ mod deadline;
 mod limited;
 mod record;
 
-pub(crate) use deadline::watch_stop;
+pub(crate) use deadline::{look_for_deadlocks_after, watch_stop};
 pub use record::CancelRecord;
 pub(crate) use record::Times;
 

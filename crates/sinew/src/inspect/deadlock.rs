@@ -18,6 +18,7 @@
 //! `proof`.
 mod graph;
 mod proof;
+mod watch;
 
 use std::fmt;
 use std::panic::Location;
@@ -30,6 +31,8 @@ use crate::sys::clock;
 
 pub use proof::Deadlock;
 pub(crate) use proof::standstill;
+pub(crate) use watch::look;
+pub use watch::{DeadlockHook, on_deadlock};
 
 /// One of the coroutines that wait for each other.
 #[derive(Debug, Clone)]

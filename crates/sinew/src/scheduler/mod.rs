@@ -46,6 +46,8 @@ mod ready;
 mod remote;
 pub(crate) mod run;
 mod seen;
+#[cfg(sinew_shuffle)]
+mod shuffle;
 pub(crate) mod slab;
 pub(crate) mod spawn;
 pub(crate) mod step;

@@ -1,6 +1,7 @@
 //! The ready queue: coroutines of one scheduler that can run, first in, first out.
 //!
-//! Owns: the chain of links. Thread: the scheduler's only. Started and unstarted ones share the queue.
+//! Owns: the chain of links. Thread: the scheduler's only. Started and unstarted ones share the queue. A build for tests can change the
+//! order (`shuffle`).
 #![expect(unsafe_code, reason = "intrusive chain of control blocks")]
 
 use std::cell::Cell;
@@ -9,19 +10,25 @@ use std::ptr::{self, NonNull};
 use sinew_core::inbox::Link;
 
 use crate::scheduler::block::{Block, flag};
+#[cfg(sinew_shuffle)]
+use crate::scheduler::shuffle::Shuffle;
 
 /// See the file's head.
 #[derive(Debug)]
 pub(super) struct ReadyQueue {
     head: Cell<*mut Link>,
     tail: Cell<*mut Link>,
+    #[cfg(sinew_shuffle)]
+    shuffle: Shuffle,
 }
 
 impl ReadyQueue {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             head: Cell::new(ptr::null_mut()),
             tail: Cell::new(ptr::null_mut()),
+            #[cfg(sinew_shuffle)]
+            shuffle: Shuffle::from_environment(),
         }
     }
 
@@ -82,8 +89,43 @@ impl ReadyQueue {
         self.pop_if(|block| !block.has(flag::STARTED | flag::OWN_STACK))
     }
 
+    /// Brings another one than the oldest to the front, perhaps.
+    #[cfg(sinew_shuffle)]
+    fn stir(&self) {
+        let Some(mut before) = NonNull::new(self.head.get()) else {
+            return;
+        };
+        let chosen = self.shuffle.choose();
+        if chosen == 0 {
+            return;
+        }
+        for _ in 1..chosen {
+            // SAFETY: the queue owns its links.
+            match NonNull::new(unsafe { Link::next(before) }) {
+                Some(next) => before = next,
+                None => return,
+            }
+        }
+        // SAFETY: as above.
+        let Some(link) = NonNull::new(unsafe { Link::next(before) }) else {
+            return;
+        };
+        // SAFETY: as above.
+        let after = unsafe { Link::next(link) };
+        // SAFETY: as above.
+        unsafe { Link::set_next(before, after) };
+        if after.is_null() {
+            self.tail.set(before.as_ptr());
+        }
+        // SAFETY: as above.
+        unsafe { Link::set_next(link, self.head.get()) };
+        self.head.set(link.as_ptr());
+    }
+
     #[inline]
     fn pop_if(&self, wanted: impl FnOnce(&Block) -> bool) -> Option<NonNull<Block>> {
+        #[cfg(sinew_shuffle)]
+        self.stir();
         let block = self.peek()?;
         // SAFETY: a queued block is alive: the scheduler has a reference until it has ended.
         if !wanted(unsafe { block.as_ref() }) {

@@ -175,7 +175,7 @@ fn a_close_that_races_with_the_beginning_of_a_wait_is_never_missed() {
 #[test]
 fn a_plain_thread_that_waits_is_told_too() {
     let _watchdog = watchdog();
-    for _ in 0..200 * stress() {
+    for round in 0..200 * stress() {
         let (a, old_peer) = unix_pair();
         let number = 924;
         let a = place_at(a, number);
@@ -186,6 +186,10 @@ fn a_plain_thread_that_waits_is_told_too() {
             read_one(number)
         });
         begun.recv().unwrap();
+        if round % 2 == 0 {
+            // Most likely it waits by then; every moment is a case.
+            thread::park_timeout(std::time::Duration::from_micros(300));
+        }
         close(a).unwrap();
         let error = waits.join().unwrap().unwrap_err();
         // It may have come too late for a wait.
@@ -195,6 +199,28 @@ fn a_plain_thread_that_waits_is_told_too() {
             "{error:?}"
         );
         drop((duplicate, old_peer));
+    }
+}
+
+// contract: I4
+#[test]
+fn a_socket_that_is_dropped_ends_the_waits_for_its_bare_number() {
+    let _watchdog = watchdog();
+    let other = Elsewhere::new();
+    for _ in 0..200 * stress() {
+        let (a, _peer) = unix_pair();
+        let socket = sinew::net::UnixStream::from(place_at(a, 926));
+        let reader = other.reader(926);
+        drop(socket);
+        expect_closed(reader.join().unwrap());
+        // One whose descriptor is only given back is not closed.
+        let (a, peer) = unix_pair();
+        let socket = sinew::net::UnixStream::from(place_at(a, 926));
+        let reader = other.reader(926);
+        let fd = OwnedFd::from(socket);
+        write(&peer, b"x", None).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), b'x');
+        close(fd).unwrap();
     }
 }
 

@@ -146,7 +146,6 @@ pub fn deadlocks() -> Vec<Cycle> {
 }
 
 /// What a report says of a node, which waits for the coroutine `next`.
-#[expect(unsafe_code, reason = "follows the pointer to a location")]
 fn member(node: &Node, next: Option<u64>) -> Option<Member> {
     let name = node.block.name();
     Some(Member {
@@ -160,8 +159,7 @@ fn member(node: &Node, next: Option<u64>) -> Option<Member> {
             since: clock::to_instant(node.since_ns),
             until: None,
         },
-        // SAFETY: a location is a static, and was stored with the id.
-        spawned_at: unsafe { node.location.as_ref() }?,
+        spawned_at: node.location?,
         waiting: clock::now().saturating_duration_since(clock::to_instant(node.since_ns)),
     })
 }

@@ -19,7 +19,6 @@ use crate::io::readiness::{is_ready_unless_waiting, take_turn, wait_ready};
 use crate::io::source::Direction;
 use crate::io::thread_waits;
 use crate::scheduler::current::{self, Place, place};
-use crate::scheduler::door::Door;
 use crate::sys::clock;
 
 /// What to wait for at a descriptor.
@@ -302,7 +301,6 @@ pub fn close(fd: OwnedFd) -> io::Result<()> {
     let number = fd.into_raw_fd();
     let closed = close_number(number);
     // Only now: they ask the kernel what the number means.
-    Door::tell_closed(number);
     thread_waits::tell_closed(number);
     closed
 }

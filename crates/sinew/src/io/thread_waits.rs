@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::scheduler::door::Door;
+use crate::scheduler::seen;
+
 /// How many event descriptors are kept for later waits.
 const SPARE_MAX: usize = 16;
 
@@ -40,6 +43,7 @@ pub(super) struct ThreadWait {
 impl ThreadWait {
     /// Enters a wait for `fd`. `None` if no event descriptor can be had: then nobody can tell.
     pub(super) fn enter(fd: RawFd) -> Option<Self> {
+        seen::note_bare();
         let mut waits = lock();
         let knock = match waits.spare.pop() {
             Some(knock) => knock,
@@ -76,8 +80,12 @@ impl Drop for ThreadWait {
     }
 }
 
-/// The number was closed: plain threads that wait for it look what it means now.
+/// A number was closed: schedulers and plain threads that wait for it look what it means now.
 pub(super) fn tell_closed(fd: RawFd) {
+    if !seen::is_any_bare() {
+        return;
+    }
+    Door::tell_closed(fd);
     for (_, knock) in lock().list.iter().filter(|(waited, _)| *waited == fd) {
         // A count that is full is readable, which is all that is wanted.
         let _count_is_full = rustix::io::write(&**knock, &1_u64.to_ne_bytes()).is_err();

@@ -45,7 +45,7 @@ pub(crate) mod post;
 mod ready;
 mod remote;
 pub(crate) mod run;
-mod seen;
+pub(crate) mod seen;
 #[cfg(sinew_shuffle)]
 mod shuffle;
 pub(crate) mod slab;
@@ -526,7 +526,9 @@ impl Scheduler {
     /// Makes sure that the driver watches the descriptor.
     pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
         let mut sources = self.sources.borrow_mut();
-        self.door.watched.mark(fd);
+        if owner == 0 {
+            self.door.watched.mark(fd);
+        }
         let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
         drop(sources);
         stale.wake_all();

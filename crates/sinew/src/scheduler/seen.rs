@@ -1,6 +1,7 @@
-//! Which descriptor numbers a scheduler has ever watched, for those who close one on another thread.
+//! Which bare descriptor numbers a scheduler has ever watched, for those who close one on another thread.
 //!
-//! Owns: one byte per number, in chunks that are allocated when first needed. The owner of the door marks; any thread looks.
+//! Owns: one byte per number, in chunks that are allocated when first needed. The owner of the door marks; any thread looks. Sockets
+//! are not marked: a call that waits for one borrows it, so nobody can close it meanwhile.
 //!
 //! Invariants
 //! - I1. A number is marked before the kernel is told to watch it, and the mark stays. So who closes a number and looks afterwards sees the
@@ -22,6 +23,25 @@ const CHUNKS: usize = 256;
 
 type Chunk = [AtomicBool; CHUNK];
 
+/// Whether anybody has ever waited for a bare number: if not, a close need not look who.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Somebody is about to wait for a bare number, on a scheduler or a plain thread.
+pub(crate) fn note_bare() {
+    if !ANY.load(Relaxed) {
+        ANY.store(true, Relaxed);
+        // ORDERING: as in `mark`.
+        fence(SeqCst);
+    }
+}
+
+/// Whether anybody may wait for a bare number. After a close.
+pub(crate) fn is_any_bare() -> bool {
+    // ORDERING: as in `has`.
+    fence(SeqCst);
+    ANY.load(Relaxed)
+}
+
 /// See the file's head.
 #[derive(Debug)]
 pub(crate) struct Seen {
@@ -37,6 +57,7 @@ impl Seen {
 
     /// Marks a number. Owner thread.
     pub(super) fn mark(&self, fd: RawFd) {
+        note_bare();
         let Ok(number) = usize::try_from(fd) else {
             return;
         };

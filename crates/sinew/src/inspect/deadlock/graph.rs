@@ -37,7 +37,7 @@ pub(super) struct Node {
     /// What the record says, which is right for a join.
     owner: u64,
     pub(super) since_ns: u64,
-    pub(super) location: *const Location<'static>,
+    pub(super) location: Option<&'static Location<'static>>,
     /// Which scope it is a child of.
     family: Option<usize>,
 }
@@ -69,7 +69,8 @@ impl Node {
                 object: block.object.load(Relaxed),
                 owner: block.owner.load(Relaxed),
                 since_ns: block.since.load(Relaxed),
-                location: block.location.load(Relaxed),
+                // SAFETY: null, or a static.
+                location: unsafe { block.location.load(Relaxed).as_ref() },
                 family: None,
             })
         })??;

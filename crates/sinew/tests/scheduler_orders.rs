@@ -533,6 +533,8 @@ fn a_cancel_tells_who_why_when_and_how_long_it_took() {
         assert!(started.cancel_record().is_none());
         started.cancel("first");
         started.cancel("second");
+        let listed = find(started.id()).unwrap().cancel.unwrap();
+        assert_eq!(&*listed.cause.reason, "first");
         let record = started.cancel_record().unwrap();
         assert_eq!(&*record.cause.reason, "first");
         assert_eq!(record.cause.who, current().unwrap().id());

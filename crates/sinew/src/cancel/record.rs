@@ -78,6 +78,18 @@ impl Block {
         }
     }
 
+    /// What became of the cancel of the coroutine with this number, if the block is its still. From any thread, for any block.
+    pub(crate) fn cancel_record_of(&self, id: u64) -> Option<CancelRecord> {
+        if !self.is_cancelled() {
+            return None;
+        }
+        // As for the name: it keeps the rarely needed part in place.
+        let in_place = self.park.lock();
+        let record = self.cancel_record();
+        drop(in_place);
+        record.filter(|_| self.id() == id)
+    }
+
     /// What became of its cancel, if there was one. The caller holds a reference, or the block's short lock.
     pub(crate) fn cancel_record(&self) -> Option<CancelRecord> {
         let extra = self.extra()?;

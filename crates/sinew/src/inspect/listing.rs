@@ -17,6 +17,7 @@ use std::time::Instant;
 use sinew_context::stack::{self, SlotRef};
 use sinew_core::wait::Kind;
 
+use crate::cancel::CancelRecord;
 use crate::scheduler::block::{Block, TIMED, flag};
 use crate::scheduler::slab;
 use crate::sys::clock;
@@ -69,6 +70,8 @@ pub struct Info {
     pub stack_bytes: Option<usize>,
     /// How much of it was in use when it last stopped, in bytes.
     pub stack_used_bytes: Option<usize>,
+    /// Who asked it to stop, why and when, and when it was told, if anybody did.
+    pub cancel: Option<CancelRecord>,
     /// Which slot its stack is; good for a question to the kernel.
     slot: Option<StackSlot>,
 }
@@ -180,6 +183,7 @@ fn info(block: &Block) -> Option<Info> {
         spawned_at,
         stack_bytes: slot.map(SlotRef::size_bytes),
         stack_used_bytes: slot.map(|slot| slot.base().addr().get().saturating_sub(sp)),
+        cancel: block.cancel_record_of(id),
         slot: slot.map(StackSlot),
     })
 }

@@ -512,3 +512,38 @@ fn a_descriptor_waited_for_keeps_the_report_away() {
     });
     thread.join().unwrap();
 }
+
+// contract: S25
+#[test]
+fn a_guard_that_was_given_away_on_another_thread_makes_no_deadlock_either() {
+    let (m, n): (&'static Mutex<()>, &'static Mutex<()>) =
+        (Box::leak(Box::default()), Box::leak(Box::default()));
+    let (given, is_given) = mpsc::channel();
+    let (hold, is_held) = mpsc::channel::<()>();
+    let there = thread::spawn(move || {
+        run(|| {
+            let guard: Rc<RefCell<Option<MutexGuard<'static, ()>>>> = Rc::default();
+            let (kept, unparker) = (guard.clone(), current().unwrap().unparker());
+            let giver = spawn_local(move || {
+                *kept.borrow_mut() = Some(m.lock().unwrap());
+                given.send(()).unwrap();
+                is_held.recv().unwrap();
+                n.lock().map(drop)
+            });
+            // This one keeps the guard, and another thread wakes it.
+            let waker = later(move || unparker.unpark());
+            park().unwrap();
+            drop(guard.take());
+            giver.join().unwrap().unwrap();
+            waker.join().unwrap();
+        });
+    });
+    is_given.recv().unwrap();
+    // By the owners' ids this one and the giver wait for each other, and nobody else is on this thread.
+    run(|| {
+        let _held = n.lock().unwrap();
+        hold.send(()).unwrap();
+        drop(m.lock().unwrap());
+    });
+    there.join().unwrap();
+}

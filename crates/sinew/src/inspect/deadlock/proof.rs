@@ -27,14 +27,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use sinew_core::wait::Kind;
 
-use crate::inspect::deadlock::graph::{Graph, Node};
+use crate::inspect::deadlock::graph::Graph;
 use crate::inspect::deadlock::{Cycle, Member, member};
-use crate::scheduler::Scheduler;
+use crate::scheduler::block::Block;
 use crate::scheduler::door::Door;
+use crate::scheduler::{Scheduler, slab};
 
 /// A deadlock that was proven: none of the coroutines of a scheduler can ever go on.
 ///
@@ -90,6 +91,9 @@ impl fmt::Display for Deadlock {
 /// Whether none of the scheduler's coroutines can ever go on, see the file's head. The caller knows that nothing is ready and
 /// nobody waits for a timer or a descriptor.
 pub(crate) fn standstill(scheduler: &Scheduler) -> Option<Deadlock> {
+    if !may_stand_still(scheduler) {
+        return None;
+    }
     let graph = Graph::take();
     let here = scheduler.door();
     let is_mine: Vec<bool> = graph
@@ -114,7 +118,7 @@ pub(crate) fn standstill(scheduler: &Scheduler) -> Option<Deadlock> {
             .nodes
             .iter()
             .zip(&is_mine)
-            .map(|(node, mine)| *mine && is_out_of_reach(node))
+            .map(|(node, mine)| *mine && is_out_of_reach(node.block))
             .collect();
         let bases: Vec<bool> = graph
             .nodes
@@ -196,9 +200,24 @@ fn knot(graph: &Graph, bases: &[bool], allowed: impl Fn(usize) -> bool) -> Vec<b
     }
 }
 
+/// Whether each of the scheduler's coroutines waits for something that could keep it for ever. Of many that do not, the first one that is met
+/// says so: the picture of the whole process is not taken then.
+fn may_stand_still(scheduler: &Scheduler) -> bool {
+    let mut may = true;
+    slab::for_each_block(|block| {
+        may = may
+            && (!scheduler.has(block)
+                || match Kind::from_u8(block.kind.load(Relaxed)) {
+                    Kind::Join | Kind::Mutex | Kind::Scope => true,
+                    Kind::Park => is_out_of_reach(block),
+                    _ => false,
+                });
+    });
+    may
+}
+
 /// Whether nobody has a reference by which the coroutine, one of this thread's scheduler, could be unparked or cancelled.
-fn is_out_of_reach(node: &Node) -> bool {
-    let block = node.block;
+fn is_out_of_reach(block: &Block) -> bool {
     // ORDERING: Acquire: what was done by references that are gone is seen by the looks that follow.
     let refs = block.refs.load(Acquire);
     // The handle that a join or `run` has taken for itself.

@@ -290,6 +290,7 @@ fn a_wait_with_a_deadline_is_in_no_cycle() {
 
 // contract: S25
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn a_mutex_that_has_changed_hands_makes_no_cycle() {
     let _alone = alone();
     run(|| {

@@ -69,6 +69,7 @@ fn the_main_closure_may_borrow() {
 
 // contract: S26
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn yields_interleave_in_order() {
     let order = Rc::new(RefCell::new(String::new()));
     let inside = order.clone();

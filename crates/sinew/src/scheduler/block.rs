@@ -121,10 +121,13 @@ pub(crate) struct Block {
     pub(crate) since: AtomicU64,
     /// The id of the coroutine that spawned it; 0 if none did.
     pub(crate) parent: AtomicU64,
+    /// Whether it is in the ready queue because it gave its turn away. Owner thread.
+    #[cfg(sinew_shuffle)]
+    pub(super) yielded: Cell<bool>,
 }
 
-/// With a sanitizer there is more in a context.
-#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan)))]
+/// With a sanitizer there is more in a context; and in a block whose order is shuffled.
+#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan, sinew_shuffle)))]
 const _: () = {
     assert!(size_of::<Block>() == 256, "a block takes four cache lines");
     assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
@@ -155,6 +158,8 @@ impl Block {
             since: AtomicU64::new(0),
             timer: TimerNode::new(),
             parent: AtomicU64::new(0),
+            #[cfg(sinew_shuffle)]
+            yielded: Cell::new(false),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
             park: Lock::new(Park::Empty),

@@ -294,7 +294,7 @@ impl Scheduler {
             self.budget.set(budget - 1);
             return;
         }
-        self.ready.push(me);
+        self.ready.push_last(me);
         self.switch_out(me);
     }
 
@@ -308,7 +308,7 @@ impl Scheduler {
             self.budget.set(budget - 1);
         } else if !me.has(flag::IN_CALLBACK) {
             self.budget.set(0);
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -723,7 +723,7 @@ impl Scheduler {
             forced::unwind();
         }
         if refusals.is_multiple_of(REFUSALS_PER_TURN) {
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -741,7 +741,7 @@ impl Scheduler {
         }
         self.refused.set(refused);
         if refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }

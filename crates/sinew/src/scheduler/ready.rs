@@ -41,6 +41,21 @@ impl ReadyQueue {
     /// or its maker.
     #[inline]
     pub(super) fn push(&self, block: &Block) {
+        #[cfg(sinew_shuffle)]
+        block.yielded.set(false);
+        self.append(block);
+    }
+
+    /// As [`push`](Self::push), for one that gives its turn away: it runs after all that are in the queue.
+    #[inline]
+    pub(super) fn push_last(&self, block: &Block) {
+        #[cfg(sinew_shuffle)]
+        block.yielded.set(true);
+        self.append(block);
+    }
+
+    #[inline]
+    fn append(&self, block: &Block) {
         let link = NonNull::from(&block.link);
         // SAFETY: the link of a block that is not in a chain belongs to whoever makes it runnable.
         unsafe { Link::set_next(link, ptr::null_mut()) };
@@ -89,27 +104,33 @@ impl ReadyQueue {
         self.pop_if(|block| !block.has(flag::STARTED | flag::OWN_STACK))
     }
 
-    /// Brings another one than the oldest to the front, perhaps.
+    /// Brings another one than the oldest to the front, perhaps. Nobody passes one that gave its turn away, nor does that one pass
+    /// anybody.
     #[cfg(sinew_shuffle)]
     fn stir(&self) {
-        let Some(mut before) = NonNull::new(self.head.get()) else {
+        let has_yielded = |link: NonNull<Link>| {
+            // SAFETY: all links here are blocks'.
+            let block = unsafe { Block::of_link(link) };
+            // SAFETY: a queued block is alive.
+            unsafe { block.as_ref() }.yielded.get()
+        };
+        let Some(mut link) = NonNull::new(self.head.get()) else {
             return;
         };
-        let chosen = self.shuffle.choose();
-        if chosen == 0 {
-            return;
-        }
-        for _ in 1..chosen {
+        let mut before = link;
+        for _ in 0..self.shuffle.choose() {
             // SAFETY: the queue owns its links.
-            match NonNull::new(unsafe { Link::next(before) }) {
-                Some(next) => before = next,
-                None => return,
+            match NonNull::new(unsafe { Link::next(link) }) {
+                Some(next) if !has_yielded(link) && !has_yielded(next) => {
+                    before = link;
+                    link = next;
+                }
+                _ => break,
             }
         }
-        // SAFETY: as above.
-        let Some(link) = NonNull::new(unsafe { Link::next(before) }) else {
+        if before == link || link.as_ptr() == self.head.get() {
             return;
-        };
+        }
         // SAFETY: as above.
         let after = unsafe { Link::next(link) };
         // SAFETY: as above.

@@ -2,9 +2,10 @@
 //!
 //! Owns: the numbers that choose who runs next. Thread: the scheduler's.
 //!
-//! The order is first in, first out for whoever relies on this crate's promises ([`crate::yield_now`]); most code, and most
-//! tests, rely on less: that a coroutine which can run does run some time. `cargo xtask shuffled` runs the suite with the order changed
-//! by a seed that it prints, to find out which. The seed is that of `SINEW_SHUFFLE`; without it the order is as ever.
+//! What is promised is that one which gives its turn away ([`crate::yield_now`]) runs after all that were ready then, and before those that
+//! are ready later: that stays. In which order those run that were started or woken in between is nothing to rely on, and this changes it.
+//! `cargo xtask shuffled` runs the suite so, by a seed that it prints, to find out which tests rely on it. The
+//! seed is that of `SINEW_SHUFFLE`; without it the order is as ever.
 //!
 //! Invariants
 //! - I1. One of the first [`REACH`] runs next, each as likely as the others, so the oldest one is passed over a thousand times in a row

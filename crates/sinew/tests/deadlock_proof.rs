@@ -454,7 +454,7 @@ fn a_shielded_wait_and_one_with_a_deadline_are_told_apart() {
     run(|| {
         let unparker = current().unwrap().unparker();
         let thread = later(move || unparker.unpark());
-        shield(|| park()).unwrap();
+        shield(park).unwrap();
         thread.join().unwrap();
     });
 }

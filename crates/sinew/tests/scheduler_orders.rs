@@ -1,5 +1,6 @@
 //! What other threads tell a scheduler to do: start, stop and unpark coroutines that are named by a number, and how it is told what
 //! became of a cancel.
+#![expect(clippy::disallowed_methods, reason = "deadlines are points in time")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -447,9 +448,6 @@ fn any_number_of_parties_of_all_kinds_wait_for_one_end() {
             .unwrap(),
     );
     let (tell, told) = mpsc::channel();
-    let waiter = |target: Arc<JoinHandle<_>>, tell: mpsc::Sender<Result<(), WaitError>>| {
-        move || tell.send(JoinHandle::wait(&target)).unwrap()
-    };
     // Plain threads; coroutines of its own scheduler, and of another one.
     let threads: Vec<_> = (0..3)
         .map(|_| thread::spawn(waiter(target.clone(), tell.clone())))
@@ -462,33 +460,10 @@ fn any_number_of_parties_of_all_kinds_wait_for_one_end() {
                 .unwrap()
         })
         .collect();
-    let other = {
+    let other = thread::spawn({
         let (target, tell) = (target.clone(), tell.clone());
-        thread::spawn(move || {
-            run(|| {
-                for _ in 0..20 {
-                    go_local(waiter(target.clone(), tell.clone()));
-                }
-                // With deadlines and cancels among them.
-                assert_eq!(
-                    target.wait_timeout(Duration::from_millis(1)),
-                    Err(WaitError::Timeout)
-                );
-                assert_eq!(
-                    target.wait_deadline(std::time::Instant::now()),
-                    Err(WaitError::Timeout)
-                );
-                let cancelled = spawn_local({
-                    let target = target.clone();
-                    move || target.wait()
-                });
-                until_it_waits_here(cancelled.id());
-                cancelled.cancel("not any more");
-                assert_eq!(cancelled.join().unwrap(), Err(WaitError::Cancelled));
-                tell.send(Ok(())).unwrap();
-            });
-        })
-    };
+        move || run(|| wait_with_deadlines_and_cancels(&target, &tell))
+    });
     // A thread's deadline.
     assert_eq!(
         target.wait_timeout(Duration::from_millis(1)),
@@ -510,6 +485,38 @@ fn any_number_of_parties_of_all_kinds_wait_for_one_end() {
     other.join().unwrap();
     // The result is still there, for the one who takes it.
     assert_eq!(Arc::into_inner(target).unwrap().join().unwrap(), Ok(()));
+}
+
+type Ended = Result<(), WaitError>;
+
+fn waiter(
+    target: Arc<JoinHandle<Ended>>,
+    tell: mpsc::Sender<Ended>,
+) -> impl FnOnce() + Send + 'static {
+    move || tell.send(JoinHandle::wait(&target)).unwrap()
+}
+
+/// Twenty that wait to the end, and some that do not.
+fn wait_with_deadlines_and_cancels(target: &Arc<JoinHandle<Ended>>, tell: &mpsc::Sender<Ended>) {
+    for _ in 0..20 {
+        go_local(waiter(target.clone(), tell.clone()));
+    }
+    assert_eq!(
+        target.wait_timeout(Duration::from_millis(1)),
+        Err(WaitError::Timeout)
+    );
+    assert_eq!(
+        target.wait_deadline(std::time::Instant::now()),
+        Err(WaitError::Timeout)
+    );
+    let cancelled = spawn_local({
+        let target = target.clone();
+        move || target.wait()
+    });
+    until_it_waits_here(cancelled.id());
+    cancelled.cancel("not any more");
+    assert_eq!(cancelled.join().unwrap(), Err(WaitError::Cancelled));
+    tell.send(Ok(())).unwrap();
 }
 
 fn until_it_waits_here(id: u64) {

@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, fence};
 
 /// Numbers in a chunk, and chunks in the table: what lies beyond is taken for watched.
-const CHUNK: usize = 4_096;
-const CHUNKS: usize = 256;
+const CHUNK: usize = 2_048;
+const CHUNKS: usize = 128;
 
 type Chunk = [AtomicBool; CHUNK];
 

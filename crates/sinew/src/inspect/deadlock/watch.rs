@@ -19,8 +19,10 @@ const COST_SHARE: u32 = 100;
 /// A function that is told of cycles.
 pub type DeadlockHook = Box<dyn Fn(&Cycle) + Send + Sync>;
 
+type Hook = Arc<dyn Fn(&Cycle) + Send + Sync>;
+
 struct Watch {
-    hook: Option<Arc<dyn Fn(&Cycle) + Send + Sync>>,
+    hook: Option<Hook>,
     /// Whether a look is to come.
     is_due: bool,
     /// The members of those that were told of and are still there.
@@ -98,7 +100,7 @@ pub(crate) fn look() {
 }
 
 /// The hook; without one, no look is due any more.
-fn next_look_hook() -> Option<Arc<dyn Fn(&Cycle) + Send + Sync>> {
+fn next_look_hook() -> Option<Hook> {
     let mut place = lock();
     let watch = place.as_mut()?;
     watch.is_due = watch.hook.is_some();

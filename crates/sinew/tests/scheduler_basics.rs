@@ -434,6 +434,7 @@ fn results_of_every_size_come_through() {
         yield_now().unwrap();
         let large = (shared.clone(), [0_u8; 500]);
         drop(spawn_local(move || large));
+        yield_now().unwrap();
         let kept = spawn_local({
             let shared = shared.clone();
             move || shared

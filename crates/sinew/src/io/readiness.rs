@@ -86,6 +86,20 @@ pub(super) fn wait_ready(
     }
 }
 
+/// The descriptor with this number went while somebody waited for it.
+pub(super) fn closed(number: RawFd) -> io::Error {
+    let what = format!("descriptor {number} was closed while it was waited for");
+    io::Error::new(io::ErrorKind::NotConnected, what)
+}
+
+/// What poll(2) is asked for.
+pub(crate) fn poll_flags(direction: Direction) -> PollFlags {
+    match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    }
+}
+
 /// Whether waits fail here because of a cancel, though the descriptor is ready: who waits for no more than that need not
 /// wait. Asks the kernel only if they fail.
 pub(super) fn is_ready_unless_waiting(
@@ -100,11 +114,6 @@ pub(super) fn is_ready_unless_waiting(
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-fn closed(number: RawFd) -> io::Error {
-    let what = format!("descriptor {number} was closed while it was waited for");
-    io::Error::new(io::ErrorKind::NotConnected, what)
 }
 
 /// Blocks the thread until the descriptor is ready, or is closed by another thread. (A socket is not: the waiting call borrows
@@ -131,6 +140,19 @@ fn wait_thread(
     }
 }
 
+/// Whether the descriptor is ready, which the thread waits for until the deadline.
+pub(super) fn poll_until(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    deadline_ns: Option<u64>,
+) -> io::Result<bool> {
+    match poll_thread(fd, direction, deadline_ns, None) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// What a poll has ended with.
 enum Ended {
     Ready,
@@ -144,11 +166,7 @@ fn poll_thread(
     deadline_ns: Option<u64>,
     knock: Option<BorrowedFd<'_>>,
 ) -> io::Result<Ended> {
-    let flags = match direction {
-        Direction::Read => PollFlags::IN,
-        Direction::Write => PollFlags::OUT,
-    };
-    let first = PollFd::from_borrowed_fd(fd, flags);
+    let first = PollFd::from_borrowed_fd(fd, poll_flags(direction));
     let second = PollFd::from_borrowed_fd(knock.unwrap_or(fd), PollFlags::IN);
     let mut both = [first, second];
     let fds = &mut both[..if knock.is_some() { 2 } else { 1 }];

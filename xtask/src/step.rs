@@ -4,6 +4,7 @@
 //! the usage follow from there. docs/TESTING.md says what each is for.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -88,6 +89,12 @@ pub(crate) const KINDS: &[Kind] = &[
         what: "the tests again, on one CPU",
         in_ci: true,
         run: one_cpu,
+    },
+    Kind {
+        name: "shuffled",
+        what: "sinew's tests with the scheduler's order changed",
+        in_ci: true,
+        run: shuffled,
     },
     Kind {
         name: "loom",
@@ -202,6 +209,26 @@ fn one_cpu(rest: &[String]) -> Outcome {
         .args(inner.get_args())
         .args(rest);
     execute(command.current_dir(root()))
+}
+
+/// Runs the runtime's tests with the order of the ready queues changed by a seed: that of `SINEW_SHUFFLE`, or a new one. It is
+/// printed, so that the same order can be had again.
+fn shuffled(rest: &[String]) -> Outcome {
+    let seed = std::env::var("SINEW_SHUFFLE").unwrap_or_else(|_| new_seed().to_string());
+    println!("SINEW_SHUFFLE={seed}");
+    // Those that must not compile do not run, so no order changes them.
+    let mut command = cargo(["test", "-p", "sinew", "--tests"]);
+    // A directory of its own: the flag changes every crate, and would evict the usual build.
+    command
+        .env("SINEW_SHUFFLE", seed)
+        .env("RUSTFLAGS", "--cfg sinew_shuffle")
+        .env("CARGO_TARGET_DIR", target().join("shuffled"));
+    execute(command.args(rest))
+}
+
+/// A seed that no other run had: what the standard library keys its hash maps with.
+fn new_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 fn loom(rest: &[String]) -> Outcome {

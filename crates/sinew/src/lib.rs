@@ -48,7 +48,7 @@ pub mod sync;
 mod sys;
 pub mod time;
 
-pub use cancel::{CancelToken, shield, timeout, timeout_deadline};
+pub use cancel::{CancelRecord, CancelToken, shield, timeout, timeout_deadline};
 pub use coroutine::cleanup::{defer, try_defer};
 pub use error::{Cancelled, Closed, Elapsed, Error, ErrorKind, WaitError, is_cancelled};
 pub use join::{JoinError, JoinHandle, Outcome};
@@ -58,8 +58,9 @@ pub use park::{
     park_timeout, stopping, yield_now,
 };
 pub use scheduler::Scheduler;
-pub use scheduler::exit::{NotFound, cancel_id, cancel_id_within, exit, exit_all};
+pub use scheduler::exit::{exit, exit_all};
 pub use scheduler::object::{SchedulerBuilder, StateError, stop, thread_detach};
+pub use scheduler::order::{NotFound, cancel_id, cancel_id_within};
 pub use scheduler::post::{PostError, SchedulerHandle};
 pub use scheduler::run::{RunError, run, run_code, try_run};
 pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};

@@ -13,13 +13,18 @@
 mod deadline;
 mod limited;
 mod listeners;
+mod record;
+
+pub(crate) use deadline::{look_for_deadlocks_after, watch_stop};
+pub use record::CancelRecord;
+pub(crate) use record::Times;
 
 pub use limited::{shield, timeout, timeout_deadline};
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, ptr};
@@ -48,6 +53,21 @@ pub struct Cause {
     pub when: Instant,
 }
 
+impl Cause {
+    /// That the calling party cancels now.
+    pub(crate) fn now(reason: String) -> Self {
+        let who = match place() {
+            Place::Coroutine(_, block) => block.id(),
+            Place::Thread | Place::Frame => 0,
+        };
+        Self {
+            reason: Arc::from(reason),
+            who,
+            when: clock::now(),
+        }
+    }
+}
+
 /// A wish to stop that can be asked, waited for, listened to and passed on.
 ///
 /// Clones are the same token. Each coroutine has one ([`crate::CoroutineRef::cancel_token`]);
@@ -70,6 +90,13 @@ pub struct CancelToken {
 /// A place in a token's list of those to tell.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key(Option<u64>);
+
+impl Key {
+    /// Whether there is such a place: it is not so if the token had fired before.
+    pub(crate) fn is_registered(self) -> bool {
+        self.0.is_some()
+    }
+}
 
 type Callback = Box<dyn FnOnce(&Cause) + Send>;
 
@@ -175,19 +202,11 @@ impl CancelToken {
     ///
     /// With the first panic of a callback, after all of them have run.
     pub fn cancel(&self, reason: impl Into<String>) {
-        let who = match place() {
-            Place::Coroutine(_, block) => block.id(),
-            Place::Thread | Place::Frame => 0,
-        };
-        self.fire(Cause {
-            reason: Arc::from(reason.into()),
-            who,
-            when: clock::now(),
-        });
+        self.fire(Cause::now(reason.into()));
     }
 
     /// Fires this token and all below it, level by level, in the order of their making: a deep tree needs no deep stack.
-    fn fire(&self, cause: Cause) {
+    pub(crate) fn fire(&self, cause: Cause) {
         let mut tokens = VecDeque::from([self.clone()]);
         let mut panicked = None;
         while let Some(token) = tokens.pop_front() {
@@ -263,6 +282,14 @@ impl CancelToken {
                 None => return false,
             }
         }
+    }
+
+    /// Whether nobody else has it, and nothing above it fires it.
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_alone = Arc::strong_count(&self.shared) == 1 && self.shared.parent.is_none();
+        // ORDERING: pairs with the Release of the last clone's drop: a cancel before it is seen.
+        fence(Acquire);
+        is_alone
     }
 
     fn fire_deadline(&self) {

@@ -13,8 +13,8 @@ use crate::event::{CreateError, Missing, Refusal, TableWaitError};
 use crate::join::JoinError;
 use crate::local::AccessError;
 use crate::net::{ReuniteError, Split};
-use crate::scheduler::exit::NotFound;
 use crate::scheduler::object::StateError;
+use crate::scheduler::order::NotFound;
 use crate::scheduler::post::PostError;
 use crate::scheduler::run::RunError;
 use crate::scheduler::spawn::SpawnError;
@@ -137,6 +137,7 @@ impl From<RunError> for Error {
             RunError::Invalid(_) => Self::new(ErrorKind::Invalid, message),
             RunError::Exited(code) => Self::new(ErrorKind::Cancelled, message).with_code(code),
             RunError::Cancelled => Self::new(ErrorKind::Cancelled, message),
+            RunError::Deadlock(_) => Self::new(ErrorKind::Deadlock, message),
         }
     }
 }

@@ -40,14 +40,20 @@ pub(crate) mod extra;
 pub(crate) mod forced;
 pub(crate) mod limit;
 pub(crate) mod object;
+pub(crate) mod order;
 pub(crate) mod post;
 mod ready;
+mod remote;
 pub(crate) mod run;
+pub(crate) mod seen;
+#[cfg(sinew_shuffle)]
+mod shuffle;
 pub(crate) mod slab;
 pub(crate) mod spawn;
 pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
+mod vigil;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -61,7 +67,7 @@ use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
+use sinew_core::wait::{Claim, Kind, Node, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
@@ -69,7 +75,7 @@ use crate::driver::epoll::Epoll;
 use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
-use crate::scheduler::block::{Block, BlockRef, flag, life};
+use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
@@ -78,6 +84,7 @@ use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
 use crate::scheduler::step::Progress;
 use crate::scheduler::thread_state::ThreadState;
+use crate::scheduler::vigil::Vigil;
 use crate::stack::{Choice, Plan};
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
@@ -164,6 +171,7 @@ pub struct Scheduler {
     stoppable: Cell<bool>,
     /// What `exit_all` was called with.
     exit_code: Cell<Option<i32>>,
+    vigil: Vigil,
     thread_state: ThreadState,
 }
 
@@ -212,6 +220,7 @@ impl Scheduler {
             running: Cell::new(false),
             stoppable: Cell::new(false),
             exit_code: Cell::new(None),
+            vigil: Vigil::new(),
             thread_state: ThreadState::of_this_thread(),
         }))
     }
@@ -226,8 +235,8 @@ impl Scheduler {
         self.door.current.store(block.cast_mut(), Relaxed);
     }
 
-    fn alive(&self) -> usize {
-        self.door.figures.alive.load(Relaxed)
+    pub(crate) fn alive(&self) -> usize {
+        self.door.alive()
     }
 
     pub(super) fn free_blocks(&self) -> &Free {
@@ -291,7 +300,7 @@ impl Scheduler {
             self.budget.set(budget - 1);
             return;
         }
-        self.ready.push(me);
+        self.ready.push_last(me);
         self.switch_out(me);
     }
 
@@ -305,7 +314,7 @@ impl Scheduler {
             self.budget.set(budget - 1);
         } else if !me.has(flag::IN_CALLBACK) {
             self.budget.set(0);
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -328,6 +337,9 @@ impl Scheduler {
             unsafe { wheel.remove(NonNull::from(&me.timer)) };
         }
         me.clear_record();
+        if record.kind == Kind::Mutex {
+            me.leave_mutex();
+        }
         reason
     }
 
@@ -457,7 +469,7 @@ impl Scheduler {
             token.forget_coroutine(*key);
         }
         // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
-        if block.life.load(Relaxed) & life::WAITED != 0 {
+        if block.life.is_waited() {
             let waiting = block.joiners.lock().claim_all(Reason::Woken);
             waiting.wake_all();
         }
@@ -520,6 +532,9 @@ impl Scheduler {
     /// Makes sure that the driver watches the descriptor.
     pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
         let mut sources = self.sources.borrow_mut();
+        if owner == 0 {
+            self.door.watched.mark(fd);
+        }
         let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
         drop(sources);
         stale.wake_all();
@@ -530,6 +545,14 @@ impl Scheduler {
     pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
         let mut sources = self.sources.borrow_mut();
         let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
+        drop(sources);
+        stale.wake_all();
+    }
+
+    /// Another thread has closed the descriptor.
+    fn forget_closed(&self, fd: RawFd) {
+        let mut sources = self.sources.borrow_mut();
+        let stale = sources.recheck(&mut **self.driver.borrow_mut(), fd);
         drop(sources);
         stale.wake_all();
     }
@@ -609,11 +632,12 @@ impl Scheduler {
                 let block = unsafe { extra.as_ref() }.block;
                 // SAFETY: whoever posted it gave a reference to the block along.
                 let block = unsafe { BlockRef::adopt(block) };
-                // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
-                block.extra_or_new().cancel_posted.swap(false, AcqRel);
+                // The next caller's request is seen by the look at `cancel` below.
+                block.extra_or_new().cancel_call.answer();
                 self.tell_cancel(&block);
             }
         }
+        self.follow_orders();
     }
 
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
@@ -642,6 +666,8 @@ impl Scheduler {
             (Some(timer_ns), Some(until_ns)) => Some(timer_ns.min(until_ns)),
             (one, other) => one.or(other),
         };
+        let vigil_ns = self.vigil_ns(deadline_ns);
+        let deadline_ns = deadline_ns.or(vigil_ns);
         if self.is_too_close(deadline_ns) {
             self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
@@ -653,6 +679,9 @@ impl Scheduler {
         self.knocked.set(!self.door.inbox.is_empty());
         self.drain_inbox();
         self.fire_timers();
+        if let Some(vigil_ns) = vigil_ns {
+            self.end_vigil(vigil_ns);
+        }
         self.count_switches(BUDGET);
     }
 
@@ -685,6 +714,7 @@ impl Scheduler {
     /// A wait of `me` was refused or ended because of a cancel. Others get a turn now and then, so that a loop over
     /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
     pub(super) fn note_refusal(&self, me: &Block) {
+        me.notice_cancel();
         let unwinding = self.teardown.get() == Teardown::Unwinding;
         let due = unwinding || me.has(flag::UNWIND);
         let possible = due && !std::thread::panicking() && forced::is_possible();
@@ -701,7 +731,7 @@ impl Scheduler {
             forced::unwind();
         }
         if refusals.is_multiple_of(REFUSALS_PER_TURN) {
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -720,7 +750,7 @@ impl Scheduler {
         }
         self.refused.set(refused);
         if refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -778,17 +808,15 @@ pub(crate) fn request_cancel(block: &BlockRef) {
     if local == Some(true) {
         return;
     }
-    let extra = block.extra_or_new();
-    // ORDERING: AcqRel pairs with the swap in `drain_inbox`.
-    if !extra.cancel_posted.swap(true, AcqRel) {
-        let raw = block.clone().into_raw();
-        // SAFETY: as in `wake_block`.
-        let door = unsafe { &*door };
-        // SAFETY: `raw` is counted.
-        let extra = unsafe { raw.as_ref() }.extra_or_new();
-        // SAFETY: `cancel_posted` gives the link to this thread; the counted reference keeps it in place.
-        unsafe { door.hand_in(NonNull::from(&extra.cancel_link), tag::CANCEL) };
-    }
+    let call = &block.extra_or_new().cancel_call;
+    // The message has a reference, which the owner gives up.
+    let give = || {
+        block.clone().into_raw();
+    };
+    // SAFETY: doors are never freed.
+    let door = unsafe { &*door };
+    // SAFETY: the counted reference keeps it in place.
+    unsafe { door.call_by(call, tag::CANCEL, give) };
 }
 
 /// The first frame's function: runs the coroutine, then unstarted ones in place, then leaves the stack for good.

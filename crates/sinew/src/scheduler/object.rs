@@ -20,6 +20,7 @@ use std::{fmt, io, ptr};
 use sinew_context::stack::overflow::{self, AltStack};
 
 use crate::scheduler::body::drop_payload;
+use crate::scheduler::exit::CLOSING;
 use crate::scheduler::post::{LIMIT_DEFAULT, SchedulerHandle, Shared};
 use crate::scheduler::run::RunError;
 use crate::scheduler::{Scheduler, Until, current};
@@ -242,7 +243,7 @@ impl Scheduler {
     ///
     /// Never.
     pub fn close(&self) {
-        self.cancel_all();
+        self.cancel_all(CLOSING);
     }
 
     /// Closes the scheduler if nothing would be lost by that: after an `Ok` its anchor ends without more ado.

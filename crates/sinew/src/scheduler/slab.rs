@@ -126,6 +126,16 @@ impl Free {
     }
 }
 
+/// A block for a new coroutine of another thread's scheduler. As for [`Free::take`].
+pub(super) fn take() -> NonNull<Block> {
+    let here = current::with_scheduler(|scheduler| scheduler.free_blocks().take());
+    here.unwrap_or_else(|| {
+        let global = lock_global();
+        let block = global.pop().or_else(|| carve(1).next());
+        block.unwrap_or_else(|| unreachable!("a chunk has room for one"))
+    })
+}
+
 fn lock_global() -> std::sync::MutexGuard<'static, Free> {
     // A panic cannot come between the two stores of a push or pop.
     GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,19 +2,26 @@
 //!
 //! Owns: what it has read. Any thread. Like the listing it is not a snapshot: coroutines go on while it is made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write};
 use std::panic::Location;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::inspect::{Cycle, Info, State, Stats, Wait, deadlocks, for_each, stats};
+use crate::inspect::backtrace::Backtrace;
+#[cfg(feature = "backtrace")]
+use crate::inspect::symbols::Resolver;
+use crate::inspect::survey::{self, Answer, Question, Trace};
+use crate::inspect::{Cycle, Info, State, Stats, Wait, deadlocks, for_each, listing, stats};
+use crate::scheduler::door::Door;
 use crate::sys::clock;
 
-/// Coroutines in the same state, which were spawned at the same place, and if they wait, for the same thing.
+/// Coroutines in the same state, with the same backtrace and the same reason to wait. Where there is no backtrace: which were
+/// spawned at the same place, and if they wait, for the same thing.
 #[derive(Debug, Clone)]
 pub struct Group {
     members: Vec<Info>,
+    backtrace: Option<Backtrace>,
 }
 
 impl Group {
@@ -23,6 +30,27 @@ impl Group {
     pub fn members(&self) -> &[Info] {
         &self.members
     }
+
+    /// The calls that they all are in; `None` if they have not started, or run, or were not asked for it.
+    #[must_use]
+    pub fn backtrace(&self) -> Option<&Backtrace> {
+        self.backtrace.as_ref()
+    }
+}
+
+/// How a scheduler has taken the question of a [`full_dump`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answered {
+    /// Which one: its place in [`Stats::schedulers`].
+    pub scheduler: usize,
+    /// How many coroutines it has described; `None` if it did not answer in time: a coroutine has the thread
+    /// and does not stop, or nobody runs the scheduler.
+    pub coroutines: Option<usize>,
+    /// In how many visits, each of which held it up for [`WALKS_PER_VISIT`](super::WALKS_PER_VISIT) walks at most.
+    pub visits: usize,
+    /// The id of the coroutine that had the thread when the waiting for answers was over.
+    pub running: Option<u64>,
 }
 
 /// All live coroutines, with the figures of the process and the deadlocks that were seen; see [`dump`].
@@ -34,14 +62,22 @@ pub struct Dump {
     figures: Stats,
     groups: Vec<Group>,
     deadlocks: Vec<Cycle>,
+    answered: Vec<Answered>,
+    patience: Duration,
 }
 
 /// What the members of a group have in common.
-type Common = (
-    State,
-    Option<(&'static str, usize)>,
-    *const Location<'static>,
-);
+#[derive(PartialEq, Eq, Hash)]
+enum Common {
+    /// The state, what is waited for, where it was spawned.
+    Record(
+        State,
+        Option<(&'static str, usize)>,
+        *const Location<'static>,
+    ),
+    /// The state, the kind of wait, the number of the backtrace.
+    Calls(State, Option<&'static str>, usize),
+}
 
 /// Takes a dump of all live coroutines of the process, from any thread.
 ///
@@ -64,33 +100,165 @@ type Common = (
 /// ```
 #[must_use]
 pub fn dump() -> Dump {
-    let mut places: HashMap<Common, usize> = HashMap::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut coroutines = Vec::new();
+    for_each(|info| coroutines.push((info.clone(), None)));
+    Dump::of(coroutines, &[])
+}
+
+/// Takes a dump for which each scheduler of the process is asked: it describes its own coroutines, at a time when none of
+/// them runs, with their backtraces (with the feature `backtrace`). From any thread.
+///
+/// The work is done in slices of [`WALKS_PER_VISIT`](super::WALKS_PER_VISIT) walks, between which a scheduler goes on with
+/// its coroutines. One that does not answer within `patience` is named in the dump ([`Dump::answered`]), and
+/// its coroutines are listed as in [`dump`], without backtraces.
+///
+/// Names and lines are looked up on the calling thread, and the unwind tables of the process are read there if
+/// they are not yet known: milliseconds, for which a coroutine that calls this holds up its own scheduler. A thread that
+/// has none holds up nobody.
+///
+/// # Suspends
+///
+/// Until all have answered, for up to `patience`. Blocks a plain thread. Where nothing may wait, in a post or a callback, only the
+/// scheduler of the thread is asked, and all at once.
+///
+/// # Cancellation
+///
+/// The dump is of what was known by then.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// #[inline(never)]
+/// fn serve() -> Result<(), sinew::WaitError> {
+///     sinew::park()
+/// }
+///
+/// sinew::run(|| {
+///     let servers: Vec<_> = (0..100).map(|_| sinew::spawn_local(serve)).collect();
+///     sinew::yield_now().unwrap();
+///     let dump = sinew::inspect::full_dump(Duration::from_secs(1));
+///     // A hundred times the same backtrace is one group.
+///     assert_eq!(dump.groups()[0].members().len(), 100);
+///     for server in servers {
+///         server.cancel("enough");
+///     }
+/// });
+/// ```
+#[must_use]
+pub fn full_dump(patience: Duration) -> Dump {
+    let doors: Vec<_> = Door::all()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, door)| door.has_owner() && door.figures().read().alive > 0)
+        .collect();
+    let question = Question::about(None);
+    // What was refused is told by who did not answer.
+    let (mut answers, _) = survey::ask(&question, &doors, patience);
+    let mut traces: HashMap<Trace, usize> = HashMap::new();
+    let mut coroutines = Vec::new();
+    let mut seen = HashSet::new();
+    for (_, answer) in &mut answers {
+        let numbers: Vec<usize> = answer
+            .traces
+            .drain(..)
+            .map(|trace| {
+                let next = traces.len();
+                *traces.entry(trace).or_insert(next)
+            })
+            .collect();
+        for (info, place) in &answer.coroutines {
+            seen.insert(info.id);
+            let number = place.and_then(|place| numbers.get(place).copied());
+            coroutines.push((info.clone(), number));
+        }
+    }
     for_each(|info| {
-        let wait = info.wait.map(|wait| (wait.what, wait.object));
-        let place = *places
-            .entry((info.state, wait, ptr::from_ref(info.spawned_at)))
-            .or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some(group) => group.members.push(info.clone()),
-            None => groups.push(Group {
-                members: vec![info.clone()],
-            }),
+        if !seen.contains(&info.id) {
+            coroutines.push((info.clone(), None));
         }
     });
-    for group in &mut groups {
-        group.members.sort_by_key(|info| info.id);
+    let backtraces = backtraces(&question, traces);
+    let mut dump = Dump::of(coroutines, &backtraces);
+    dump.patience = patience;
+    dump.answered = doors
+        .iter()
+        .map(|&(number, door)| answered(number, door, &answers))
+        .collect();
+    dump
+}
+
+fn answered(scheduler: usize, door: &Door, answers: &[(usize, Answer)]) -> Answered {
+    let answer = answers
+        .iter()
+        .find(|(number, _)| *number == scheduler)
+        .map(|(_, answer)| answer);
+    Answered {
+        scheduler,
+        coroutines: answer.map(|answer| answer.coroutines.len()),
+        visits: answer.map_or(0, |answer| answer.visits),
+        running: listing::running_in(door),
     }
-    // The first member's id makes the order the same each time.
-    groups.sort_by_key(|group| {
-        let first = group.members.first().map(|info| info.id);
-        (std::cmp::Reverse(group.members.len()), first)
-    });
-    Dump {
-        figures: stats(),
-        groups,
-        deadlocks: deadlocks(),
-        taken_at: clock::now(),
+}
+
+/// The backtraces, by their numbers.
+#[cfg(feature = "backtrace")]
+fn backtraces(question: &Question, traces: HashMap<Trace, usize>) -> Vec<Backtrace> {
+    let mut traces: Vec<_> = traces.into_iter().collect();
+    traces.sort_unstable_by_key(|(_, number)| *number);
+    let mut resolver = Resolver::new(&question.images);
+    traces
+        .iter()
+        .map(|(trace, _)| resolver.resolve(trace))
+        .collect()
+}
+
+#[cfg(not(feature = "backtrace"))]
+fn backtraces(_: &Question, _: HashMap<Trace, usize>) -> Vec<Backtrace> {
+    Vec::new()
+}
+
+impl Dump {
+    /// Sorts coroutines into groups, each with the number of its backtrace.
+    fn of(coroutines: Vec<(Info, Option<usize>)>, backtraces: &[Backtrace]) -> Self {
+        let mut places: HashMap<Common, usize> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        for (info, number) in coroutines {
+            let common = match number {
+                Some(number) => {
+                    Common::Calls(info.state, info.wait.map(|wait| wait.what), number)
+                }
+                None => {
+                    let wait = info.wait.map(|wait| (wait.what, wait.object));
+                    Common::Record(info.state, wait, ptr::from_ref(info.spawned_at))
+                }
+            };
+            let place = *places.entry(common).or_insert(groups.len());
+            if place == groups.len() {
+                groups.push(Group {
+                    members: Vec::new(),
+                    backtrace: number.and_then(|number| backtraces.get(number).cloned()),
+                });
+            }
+            groups[place].members.push(info);
+        }
+        for group in &mut groups {
+            group.members.sort_by_key(|info| info.id);
+        }
+        // The first member's id makes the order the same each time.
+        groups.sort_by_key(|group| {
+            let first = group.members.first().map(|info| info.id);
+            (std::cmp::Reverse(group.members.len()), first)
+        });
+        Self {
+            figures: stats(),
+            groups,
+            deadlocks: deadlocks(),
+            taken_at: clock::now(),
+            answered: Vec::new(),
+            patience: Duration::ZERO,
+        }
     }
 }
 
@@ -125,8 +293,14 @@ impl Dump {
         &self.deadlocks
     }
 
-    /// The dump as one JSON object, on one line: `figures`, `deadlocks` (lists of members) and `groups`, each with what its members
-    /// have in common and the list of them. Times are lengths in nanoseconds; an object is a string with its
+    /// How each scheduler has taken the question; empty unless it is a [`full_dump`].
+    #[must_use]
+    pub fn answered(&self) -> &[Answered] {
+        &self.answered
+    }
+
+    /// The dump as one JSON object, on one line: `figures`, `answered` (of a [`full_dump`]: how each scheduler has taken it),
+    /// `deadlocks` (lists of members) and `groups`, each with what its members have in common and the list of them. Times are lengths in nanoseconds; an object is a string with its
     /// number in hexadecimal.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -150,7 +324,7 @@ impl Dump {
         write!(
             out,
             "{{\"figures\":{{\"coroutines\":{},\"schedulers\":{},\"created\":{},\"switches\":{},\"timers\":{},\"io_waits\":{},\
-             \"stacks_in_use\":{},\"stacks_cached\":{},\"stack_reserved_bytes\":{}}},\"deadlocks\":[",
+             \"stacks_in_use\":{},\"stacks_cached\":{},\"stack_reserved_bytes\":{}}},\"answered\":[",
             self.len(),
             self.figures.schedulers.len(),
             total.created,
@@ -161,6 +335,15 @@ impl Dump {
             self.figures.stacks_cached,
             self.figures.stack_reserved_bytes,
         )?;
+        list(out, &self.answered, |out, one| {
+            write!(out, "{{\"scheduler\":{}", one.scheduler)?;
+            write_number(out, "coroutines", one.coroutines)?;
+            write_number(out, "visits", Some(one.visits))?;
+            write_number(out, "running", one.running)?;
+            out.push('}');
+            Ok(())
+        })?;
+        out.push_str("],\"deadlocks\":[");
         list(out, &self.deadlocks, |out, cycle| {
             out.push('[');
             list(out, cycle.members(), |out, member| {
@@ -194,10 +377,19 @@ impl Dump {
             state_name(first.state)
         )?;
         write_location(out, first.spawned_at)?;
+        out.push_str(",\"backtrace\":");
+        match &group.backtrace {
+            Some(backtrace) => write_backtrace(out, backtrace)?,
+            None => out.push_str("null"),
+        }
         out.push_str(",\"members\":[");
         list(out, &group.members, |out, info| {
             write!(out, "{{\"id\":{},\"name\":", info.id)?;
             write_text(out, info.name.as_deref())?;
+            if info.spawned_at != first.spawned_at {
+                out.push(',');
+                write_location(out, info.spawned_at)?;
+            }
             write_number(out, "parent", info.parent)?;
             write_number(out, "stack_used_bytes", info.stack_used_bytes)?;
             write_number(out, "stack_bytes", info.stack_bytes)?;
@@ -212,6 +404,20 @@ impl Dump {
         out.push_str("]}");
         Ok(())
     }
+}
+
+fn write_backtrace(out: &mut String, backtrace: &Backtrace) -> fmt::Result {
+    write!(out, "{{\"is_whole\":{},\"frames\":[", backtrace.is_whole())?;
+    list(out, backtrace.frames(), |out, frame| {
+        write!(out, "{{\"address\":\"{:#x}\",\"name\":", frame.address)?;
+        write_text(out, frame.name.as_deref())?;
+        out.push_str(",\"file\":");
+        write_text(out, frame.file.as_deref())?;
+        write_number(out, "line", frame.line)?;
+        write!(out, ",\"is_inlined\":{}}}", frame.is_inlined)
+    })?;
+    out.push_str("]}");
+    Ok(())
 }
 
 /// Writes what is waited for, without the times.
@@ -313,12 +519,26 @@ impl fmt::Display for Dump {
             self.figures.stacks_cached,
             self.figures.stack_reserved_bytes
         )?;
+        for silent in self.answered.iter().filter(|one| one.coroutines.is_none()) {
+            write!(
+                f,
+                "scheduler {} did not answer within {:?}",
+                silent.scheduler, self.patience
+            )?;
+            if let Some(running) = silent.running {
+                write!(f, " (#{running} has its thread)")?;
+            }
+            writeln!(f, ": its coroutines are listed without backtraces")?;
+        }
         for cycle in &self.deadlocks {
             writeln!(f, "\n{cycle}")?;
         }
         for group in &self.groups {
             f.write_char('\n')?;
             self.display_group(f, &group.members)?;
+            if let Some(backtrace) = &group.backtrace {
+                writeln!(f, "{backtrace}")?;
+            }
         }
         Ok(())
     }
@@ -340,13 +560,20 @@ impl Dump {
             return Ok(());
         };
         write!(f, "{} {}", Counted(members.len()), state_name(first.state))?;
+        if first.stack_bytes.is_none() {
+            f.write_str(", not started")?;
+        }
         if let Some(wait) = &first.wait {
             write!(f, " in {}", wait.what)?;
-            if wait.object != 0 {
+            if wait.object != 0 && all_alike(members, object_of) {
                 write!(f, " {:#x}", wait.object)?;
             }
         }
-        writeln!(f, ", spawned at {}", first.spawned_at)?;
+        write!(f, ", spawned at {}", first.spawned_at)?;
+        if !all_alike(members, |info| info.spawned_at) {
+            f.write_str(" and elsewhere")?;
+        }
+        writeln!(f)?;
         // Long runs of ids without anything to tell them apart take one line.
         let mut rest = members;
         while let Some(first) = rest.first() {
@@ -429,6 +656,14 @@ fn display_owner(f: &mut fmt::Formatter<'_>, wait: &Wait) -> fmt::Result {
     }
 }
 
+fn object_of(info: &Info) -> usize {
+    info.wait.map_or(0, |wait| wait.object)
+}
+
+fn all_alike<T: PartialEq>(members: &[Info], of: impl Fn(&Info) -> T) -> bool {
+    members.windows(2).all(|two| of(&two[0]) == of(&two[1]))
+}
+
 /// Whether two members of a group differ by their ids, times and depths only.
 fn is_like(one: &Info, other: &Info) -> bool {
     let owner = |info: &Info| info.wait.and_then(|wait| wait.owner);
@@ -438,4 +673,6 @@ fn is_like(one: &Info, other: &Info) -> bool {
         && one.parent == other.parent
         && owner(one) == owner(other)
         && is_timed(one) == is_timed(other)
+        && object_of(one) == object_of(other)
+        && one.spawned_at == other.spawned_at
 }

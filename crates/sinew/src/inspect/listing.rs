@@ -18,6 +18,7 @@ use sinew_context::stack::{self, SlotRef};
 use sinew_core::wait::Kind;
 
 use crate::scheduler::block::{Block, TIMED, flag, life};
+use crate::scheduler::door::Door;
 use crate::scheduler::slab;
 use crate::sys::clock;
 
@@ -128,7 +129,7 @@ pub fn find(id: u64) -> Option<Info> {
 }
 
 /// What the block says, unless it is free, has ended, or changes faster than it can be read.
-fn info(block: &Block) -> Option<Info> {
+pub(super) fn info(block: &Block) -> Option<Info> {
     let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp) = block
         .read(|| {
             (
@@ -182,6 +183,21 @@ fn info(block: &Block) -> Option<Info> {
         stack_used_bytes: slot.map(|slot| slot.base().addr().get().saturating_sub(sp)),
         slot: slot.map(StackSlot),
     })
+}
+
+/// The door of the scheduler that the coroutine with this id is of.
+#[cfg(feature = "backtrace")]
+pub(super) fn door_of(id: u64) -> Option<&'static Door> {
+    let block = slab::Cursor::new().find(|block| block.id() == id && !block.is_done())?;
+    // SAFETY: doors are never freed.
+    unsafe { block.door.load(Relaxed).as_ref() }
+}
+
+/// The id of the coroutine that has this scheduler's thread.
+pub(super) fn running_in(door: &Door) -> Option<u64> {
+    // SAFETY: blocks are never unmapped.
+    let block = unsafe { door.running().as_ref() }?;
+    Some(block.id()).filter(|id| *id != 0)
 }
 
 fn is_running(block: &Block) -> bool {

@@ -305,12 +305,17 @@ impl Scheduler {
             return;
         }
         slab::for_each_block(|block| {
-            // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
-            // again that were this scheduler's.
-            if !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door) {
+            if self.has(block) {
                 f(block);
             }
         });
+    }
+
+    /// Whether the block is of a coroutine of this scheduler that has not ended. Owner thread.
+    pub(crate) fn has(&self, block: &Block) -> bool {
+        // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
+        // again that were this scheduler's.
+        !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door)
     }
 
     /// Asks everything alive to stop, in the order of its making, and lets nothing new begin.

@@ -48,6 +48,7 @@ pub(crate) mod spawn;
 pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
+pub(crate) mod visit;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -216,7 +217,7 @@ impl Scheduler {
     }
 
     #[inline]
-    pub(super) fn current(&self) -> *const Block {
+    pub(crate) fn current(&self) -> *const Block {
         self.door.current.load(Relaxed)
     }
 
@@ -358,7 +359,9 @@ impl Scheduler {
 
     /// What a look around is for beside coroutines: the wish to stop, the deadline, posts.
     fn attend(&self, until: Until) -> Option<Progress> {
-        self.attention.set(false);
+        if self.attention.replace(false) {
+            self.let_visitors_in();
+        }
         if until
             .deadline_ns
             .is_some_and(|deadline_ns| self.driver.borrow().now_ns() >= deadline_ns)

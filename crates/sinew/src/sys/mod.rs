@@ -2,3 +2,5 @@
 
 pub(crate) mod clock;
 pub(crate) mod epoll;
+#[cfg(feature = "backtrace")]
+pub(crate) mod memory;

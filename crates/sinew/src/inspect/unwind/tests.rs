@@ -1,0 +1,1 @@
+//! Corrupt registers and stacks.

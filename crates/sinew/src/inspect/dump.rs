@@ -9,9 +9,9 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::inspect::backtrace::Backtrace;
+use crate::inspect::survey::{self, Answer, Question, Trace};
 #[cfg(feature = "backtrace")]
 use crate::inspect::symbols::Resolver;
-use crate::inspect::survey::{self, Answer, Question, Trace};
 use crate::inspect::{Cycle, Info, State, Stats, Wait, deadlocks, for_each, listing, stats};
 use crate::scheduler::door::Door;
 use crate::sys::clock;
@@ -226,9 +226,7 @@ impl Dump {
         let mut groups: Vec<Group> = Vec::new();
         for (info, number) in coroutines {
             let common = match number {
-                Some(number) => {
-                    Common::Calls(info.state, info.wait.map(|wait| wait.what), number)
-                }
+                Some(number) => Common::Calls(info.state, info.wait.map(|wait| wait.what), number),
                 None => {
                     let wait = info.wait.map(|wait| (wait.what, wait.object));
                     Common::Record(info.state, wait, ptr::from_ref(info.spawned_at))

@@ -1,6 +1,9 @@
 //! Names and lines for addresses, from the debug information of the images.
 //!
-//! Owns: nothing that outlives a call. Any thread, but not a scheduler's frame: it reads files.
+//! Owns: nothing that outlives a call; what was found is kept with the images. Any thread, but not a scheduler's frame: it
+//! reads files.
+//!
+//! The debug information itself is not kept: it is mapped and read anew, lazily, when an address comes up that was not seen before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +14,11 @@ use crate::inspect::backtrace::{Backtrace, Frame};
 use crate::inspect::survey::Trace;
 use crate::inspect::unwind::Images;
 
-/// Resolves addresses, each once.
+/// Resolves addresses.
 pub(super) struct Resolver<'a> {
     images: &'a Images,
     /// By the start of the image's code.
     loaders: HashMap<usize, Option<Loader>>,
-    known: HashMap<usize, Vec<Frame>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -24,18 +26,19 @@ impl<'a> Resolver<'a> {
         Self {
             images,
             loaders: HashMap::new(),
-            known: HashMap::new(),
         }
     }
 
     pub(super) fn resolve(&mut self, trace: &Trace) -> Backtrace {
         let mut frames = Vec::with_capacity(trace.addresses.len());
         for &address in &trace.addresses {
-            if !self.known.contains_key(&address) {
-                let found = self.frames_at(address);
-                self.known.insert(address, found);
-            }
-            frames.extend_from_slice(&self.known[&address]);
+            let known = self.images.known().get(&address).cloned();
+            let these = known.unwrap_or_else(|| {
+                let found: Arc<[Frame]> = self.frames_at(address).into();
+                self.images.known().insert(address, found.clone());
+                found
+            });
+            frames.extend_from_slice(&these);
         }
         Backtrace::new(frames, trace.is_whole)
     }

@@ -17,11 +17,12 @@
     reason = "reads the stacks and contexts of suspended coroutines"
 )]
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
@@ -30,6 +31,7 @@ use object::{Endianness, Object, ObjectSection, ReadCache};
 use sinew_context::arch::{is_in_start, peek};
 use sinew_context::stack;
 
+use crate::inspect::backtrace::Frame;
 use crate::inspect::survey::Trace;
 use crate::scheduler::block::Block;
 use crate::sys::memory;
@@ -59,6 +61,8 @@ pub(super) struct Images {
     unwinder: UnwinderX86_64<Arc<[u8]>>,
     /// Ordered by address.
     list: Vec<Image>,
+    /// The calls at the addresses that were looked up.
+    known: Mutex<HashMap<usize, Arc<[Frame]>>>,
 }
 
 impl Images {
@@ -85,7 +89,16 @@ impl Images {
                 unwinder.add_module(module);
             }
         }
-        Self { unwinder, list }
+        Self {
+            unwinder,
+            list,
+            known: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The calls at the addresses that were looked up before.
+    pub(super) fn known(&self) -> MutexGuard<'_, HashMap<usize, Arc<[Frame]>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The image that has code at this address.
@@ -261,8 +274,7 @@ impl Walker {
     /// From a stack pointer to the first frame of the stack. Returns the frame pointer there, if it was reached.
     fn climb(&mut self, from: Registers, readable: &Range<usize>) -> Option<usize> {
         let mut at = FrameAddress::from_instruction_pointer(from.ip as u64);
-        let mut registers =
-            UnwindRegsX86_64::new(from.ip as u64, from.sp as u64, from.fp as u64);
+        let mut registers = UnwindRegsX86_64::new(from.ip as u64, from.sp as u64, from.fp as u64);
         let mut read = |address: u64| {
             usize::try_from(address)
                 .ok()
@@ -278,12 +290,10 @@ impl Walker {
             self.addresses.push(lookup);
             self.images.find(lookup)?.bias?;
             let below = registers.sp();
-            let found = self.images.unwinder.unwind_frame(
-                at,
-                &mut registers,
-                &mut self.cache,
-                &mut read,
-            );
+            let found =
+                self.images
+                    .unwinder
+                    .unwind_frame(at, &mut registers, &mut self.cache, &mut read);
             at = FrameAddress::from_return_address(found.ok()??)?;
             // I2.
             if registers.sp() <= below || registers.sp() as usize > readable.end {

@@ -7,6 +7,7 @@ mod backtrace;
 mod deadlock;
 mod dump;
 mod listing;
+mod on_signal;
 mod stats;
 mod survey;
 #[cfg(feature = "backtrace")]
@@ -20,6 +21,7 @@ pub use backtrace::{BacktraceError, backtrace};
 pub use deadlock::{Cycle, Member, deadlocks};
 pub use dump::{Answered, Dump, Group, dump, full_dump};
 pub use listing::{Info, State, Wait, find, for_each};
+pub use on_signal::{DumpOnSignal, dump_on_signal, write_to_stderr};
 pub use stats::{SchedulerStats, Stats, stats};
 pub use survey::{LOOKS_PER_VISIT, WALKS_PER_VISIT};
 #[cfg(feature = "backtrace")]

@@ -4,3 +4,4 @@ pub(crate) mod clock;
 pub(crate) mod epoll;
 #[cfg(feature = "backtrace")]
 pub(crate) mod memory;
+pub(crate) mod signal;

@@ -1,11 +1,13 @@
 #![doc = include_str!("README.md")]
 
 mod node;
+mod published;
 mod queue;
 mod suspend;
 mod word;
 
 pub use node::{Node, Waiter, Ways};
+pub use published::{Look, PublishedKind, Sequence};
 pub use queue::{Claimed, Queue, WakeList};
 pub use suspend::{Kind, Record, Suspend, wait_in, wait_in_front};
 pub use word::{Claim, Outcome, Reason, WaitWord};

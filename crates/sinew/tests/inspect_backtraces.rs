@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
+use sinew::coroutine::{Coroutine, Generator, Step, Suspender, Yielder, anchor};
 use sinew::event::Event;
 use sinew::inspect::{Backtrace, BacktraceError, FRAMES_MAX, State, backtrace, find};
 use sinew::net::{TcpListener, TcpStream};
@@ -553,4 +553,32 @@ fn a_scheduler_that_ends_meanwhile_keeps_nobody_waiting() {
         }
         thread.join().unwrap();
     }
+}
+
+// contract: O4
+#[test]
+fn a_stand_alone_coroutine_is_walked_by_its_handle() {
+    anchor(|a| {
+        let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+            waits_here(|| _ = s.suspend(()));
+        });
+        assert_eq!(c.backtrace(), Err(BacktraceError::NotStarted));
+        assert_eq!(c.resume(()).unwrap(), Step::Suspended(()));
+        let trace = c.backtrace().unwrap();
+        assert!(
+            place(&trace, "suspend") < place(&trace, "waits_here"),
+            "{trace}"
+        );
+        assert!(trace.is_whole(), "it ends at its own first frame: {trace}");
+        assert!(!trace.to_string().contains("anchor::anchor"), "{trace}");
+        assert_eq!(c.resume(()).unwrap(), Step::Done(()));
+        assert_eq!(c.backtrace(), Err(BacktraceError::NotFound));
+
+        let mut numbers = Generator::new(a, |y: &Yielder<'_, u32>| {
+            waits_here(|| _ = y.suspend(7));
+        });
+        assert_eq!(numbers.next(), Some(7));
+        place(&numbers.backtrace().unwrap(), "waits_here");
+        assert_eq!(numbers.next(), None);
+    });
 }

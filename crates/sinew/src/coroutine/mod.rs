@@ -72,6 +72,8 @@ mod fence;
 mod generator;
 mod handle;
 mod suspender;
+#[cfg(feature = "backtrace")]
+mod walked;
 mod word;
 
 pub use anchor::{Anchor, anchor};

@@ -9,6 +9,8 @@ use std::sync::Arc;
 mod asked;
 
 #[cfg(feature = "backtrace")]
+pub(crate) use asked::walk_alone;
+#[cfg(feature = "backtrace")]
 pub use asked::{BacktraceError, backtrace};
 
 /// A function call that a suspended coroutine is in.

@@ -15,6 +15,8 @@ mod symbols;
 #[cfg(feature = "backtrace")]
 mod unwind;
 
+#[cfg(feature = "backtrace")]
+pub(crate) use backtrace::walk_alone;
 pub use backtrace::{Backtrace, Frame};
 #[cfg(feature = "backtrace")]
 pub use backtrace::{BacktraceError, backtrace};

@@ -29,7 +29,7 @@ use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadCache};
 use sinew_context::arch::{is_in_start, peek};
-use sinew_context::stack;
+use sinew_context::{Context, stack};
 
 use crate::inspect::backtrace::Frame;
 use crate::inspect::survey::Trace;
@@ -232,6 +232,16 @@ impl Walker {
         let own = stack.limit().addr().get()..stack.base().addr().get();
         // SAFETY: owner thread, and the coroutine does not run: its context is what was saved when it stopped.
         let context = unsafe { *block.context.get() };
+        // SAFETY: the same.
+        Some(unsafe { self.walk_from(context, own) })
+    }
+
+    /// Walks from where a flow was suspended to the first frame of `own`, which is the stack that it belongs to.
+    ///
+    /// # Safety
+    ///
+    /// What the context was saved of is suspended, and stays so, and so does whatever resumed it up to the one on `own`.
+    pub(super) unsafe fn walk_from(&mut self, context: Context, own: Range<usize>) -> Trace {
         let registers = Registers {
             fp: context.fp,
             ip: context.ip,
@@ -239,10 +249,10 @@ impl Walker {
         };
         self.addresses.clear();
         let is_whole = self.follow(registers, &own);
-        Some(Trace {
+        Trace {
             addresses: self.addresses.as_slice().into(),
             is_whole,
-        })
+        }
     }
 
     /// From the stack on which it stopped to its own; says whether the first frame of that was reached.

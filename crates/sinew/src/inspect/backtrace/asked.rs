@@ -1,7 +1,14 @@
-//! The backtrace of one coroutine, asked for by its id.
+//! The backtrace of one coroutine: asked for by its id, or of a stand-alone one.
+#![expect(
+    unsafe_code,
+    reason = "passes the duty on that a coroutine does not run"
+)]
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
+
+use sinew_context::Context;
 
 use crate::error::WaitError;
 use crate::inspect::backtrace::Backtrace;
@@ -9,12 +16,13 @@ use crate::inspect::find;
 use crate::inspect::listing::door_of;
 use crate::inspect::survey::{Question, ask};
 use crate::inspect::symbols::Resolver;
+use crate::inspect::unwind::{Images, Walker};
 
 /// Why there is no backtrace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BacktraceError {
-    /// No live coroutine has this id.
+    /// No live coroutine has this id; or it has ended.
     NotFound,
     /// It has not run yet: it has no frames.
     NotStarted,
@@ -105,4 +113,16 @@ pub fn backtrace(id: u64, patience: Duration) -> Result<Backtrace, BacktraceErro
         Err(WaitError::State) => BacktraceError::State,
         _ => BacktraceError::NoAnswer,
     })
+}
+
+/// The backtrace of a stand-alone coroutine.
+///
+/// # Safety
+///
+/// As for [`Walker::walk_from`].
+pub(crate) unsafe fn walk_alone(context: Context, own: Range<usize>) -> Backtrace {
+    let images = Images::now();
+    // SAFETY: passed on to the caller.
+    let trace = unsafe { Walker::new(images.clone()).walk_from(context, own) };
+    Resolver::new(&images).resolve(&trace)
 }

@@ -70,11 +70,13 @@ fn a_read_is_of_one_change() {
                 }
             }
         });
-        let read = party
-            .sequence
-            .read(|| (party.object.load(Relaxed), party.owner.load(Relaxed)));
-        if let Some((object, owner)) = read {
-            assert_eq!(object, owner);
+        for _ in 0..2 {
+            let read = party
+                .sequence
+                .read(|| (party.object.load(Relaxed), party.owner.load(Relaxed)));
+            if let Some((object, owner)) = read {
+                assert_eq!(object, owner);
+            }
         }
         writer.join().unwrap();
     });
@@ -145,6 +147,8 @@ fn a_party_that_does_not_wait_is_in_no_wait() {
         assert!(look.is_still(&party.sequence, &party.word, &party.kind));
         assert_eq!(party.word.claim(Reason::Woken), Claim::Won);
         assert!(!look.is_still(&party.sequence, &party.word, &party.kind));
+        let (claimed, _) = party.look().unwrap();
+        assert!(!claimed.is_still(&party.sequence, &party.word, &party.kind));
         party.end_wait();
         let (look, _) = party.look().unwrap();
         assert!(!look.is_still(&party.sequence, &party.word, &party.kind));

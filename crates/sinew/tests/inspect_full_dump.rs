@@ -261,7 +261,7 @@ fn all_schedulers_of_the_process_are_asked() {
 // contract: O4, O5
 #[test]
 fn dumps_of_a_crowd_in_a_loop_change_nothing_and_hold_the_scheduler_up_for_a_slice_at_a_time() {
-    const ROUNDS: usize = 3;
+    const ROUNDS: usize = 2;
     let crowd = 100_000;
     let done = Arc::new(AtomicBool::new(false));
     let (tell, told) = mpsc::channel();

@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 use std::time::Instant;
 
 use sinew_context::stack::{self, SlotRef};
@@ -132,11 +133,19 @@ pub fn find(id: u64) -> Option<Info> {
 pub(super) fn info(block: &Block) -> Option<Info> {
     let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp) = block
         .read(|| {
+            let is_armed = block.waiter.word.is_armed();
+            // ORDERING: pairs with the fence in `PublishedKind::clear`: the kind is not older than the arming.
+            fence(Acquire);
             (
                 block.id.load(Relaxed),
                 block.parent.load(Relaxed),
                 block.location.load(Relaxed),
-                block.kind.load(Relaxed),
+                // Whoever was woken waits for its turn only.
+                if is_armed {
+                    block.kind.load(Relaxed)
+                } else {
+                    0
+                },
                 block.object.load(Relaxed),
                 block.owner.load(Relaxed),
                 block.since.load(Relaxed),

@@ -92,12 +92,15 @@ fn frames_in(loader: &Loader, address: usize, in_file: u64) -> Vec<Frame> {
             frame.is_inlined = true;
         }
     }
-    // Line tables alone name no functions: the symbol table has the outermost one's name.
+    // Line tables alone name a function without its path, or not at all: the symbol table has the outermost one's in full.
     if found.is_empty() {
         found.push(Frame::unknown(address));
     }
     if let Some(outermost) = found.last_mut()
-        && outermost.name.is_none()
+        && !outermost
+            .name
+            .as_ref()
+            .is_some_and(|name| name.contains("::"))
         && let Some(symbol) = loader.find_symbol(in_file)
     {
         outermost.name = Some(Arc::from(&*addr2line::demangle_auto(symbol.into(), None)));

@@ -263,6 +263,39 @@ fn all_schedulers_of_the_process_are_asked() {
     assert_eq!(stopped.load(Relaxed), 3);
 }
 
+/// A scheduler with a crowd that is parked, and a load beside it, until it is done.
+fn crowded(crowd: usize, done: &AtomicBool, turns: &AtomicU64, tell: &mpsc::Sender<Vec<u64>>) {
+    run(|| {
+        let woken = Rc::new(Cell::new(0));
+        let parked: Vec<_> = (0..crowd)
+            .map(|_| {
+                let woken = woken.clone();
+                let body = move || {
+                    _ = park();
+                    woken.set(woken.get() + 1);
+                };
+                spawn_local(body)
+            })
+            .collect();
+        yield_now().unwrap();
+        tell.send(parked.iter().map(sinew::JoinHandle::id).collect::<Vec<_>>())
+            .unwrap();
+        // The load: it never stops for longer than a yield, and counts its turns.
+        while !done.load(Relaxed) {
+            turns.fetch_add(1, Relaxed);
+            yield_now().unwrap();
+        }
+        assert_eq!(woken.get(), 0, "a dump wakes nobody");
+        for handle in &parked {
+            handle.unparker().unpark();
+        }
+        for handle in parked {
+            handle.join().unwrap();
+        }
+        assert_eq!(woken.get(), crowd, "each can go on as if nothing had been");
+    });
+}
+
 // contract: O4, O5
 #[test]
 fn dumps_of_a_crowd_in_a_loop_change_nothing_and_hold_the_scheduler_up_for_a_slice_at_a_time() {
@@ -273,37 +306,7 @@ fn dumps_of_a_crowd_in_a_loop_change_nothing_and_hold_the_scheduler_up_for_a_sli
     let turns = Arc::new(AtomicU64::new(0));
     let thread = std::thread::spawn({
         let (done, turns) = (done.clone(), turns.clone());
-        move || {
-            run(move || {
-                let woken = Rc::new(Cell::new(0));
-                let parked: Vec<_> = (0..crowd)
-                    .map(|_| {
-                        let woken = woken.clone();
-                        let body = move || {
-                            _ = park();
-                            woken.set(woken.get() + 1);
-                        };
-                        spawn_local(body)
-                    })
-                    .collect();
-                yield_now().unwrap();
-                tell.send(parked.iter().map(sinew::JoinHandle::id).collect::<Vec<_>>())
-                    .unwrap();
-                // The load: it never stops for longer than a yield, and counts its turns.
-                while !done.load(Relaxed) {
-                    turns.fetch_add(1, Relaxed);
-                    yield_now().unwrap();
-                }
-                assert_eq!(woken.get(), 0, "a dump wakes nobody");
-                for handle in &parked {
-                    handle.unparker().unpark();
-                }
-                for handle in parked {
-                    handle.join().unwrap();
-                }
-                assert_eq!(woken.get(), crowd, "each can go on as if nothing had been");
-            });
-        }
+        move || crowded(crowd, &done, &turns, &tell)
     });
     let ids = told.recv().unwrap();
     let state_of_all = || {

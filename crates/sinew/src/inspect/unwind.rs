@@ -148,6 +148,9 @@ fn image_of(line: &str, program: &Path) -> Option<Image> {
     })
 }
 
+/// A file that is read as far as is needed.
+type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<File>>;
+
 /// Reads the unwind tables of an image, if its file is the one that is mapped.
 fn load(image: &Image) -> Option<(usize, Module<Arc<[u8]>>)> {
     let file = File::open(&image.path).ok()?;
@@ -155,46 +158,55 @@ fn load(image: &Image) -> Option<(usize, Module<Arc<[u8]>>)> {
         return None;
     }
     let cache = ReadCache::new(file);
-    let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&cache).ok()?;
+    let elf = Box::new(Elf::parse(&cache).ok()?);
+    let bias = bias_of(image, &elf)?;
+    let code = image.code.start as u64..image.code.end as u64;
+    let name = image.path.display().to_string();
+    let module = Module::new(name, code, bias, tables_of(&elf));
+    Some((bias as usize, module))
+}
+
+/// What to add to an address of the file to get one of the process.
+fn bias_of(image: &Image, elf: &Elf<'_>) -> Option<u64> {
     let endian = elf.endian();
     let offset = image.offset as u64;
     // The segment of which the mapping is: its bytes in the file, from the start of a page on.
     let segment = elf.elf_program_headers().iter().find(|header| {
         let start = header.p_offset(endian) & !0xfff;
+        let end = header
+            .p_offset(endian)
+            .saturating_add(header.p_filesz(endian));
         header.p_type(endian) == object::elf::PT_LOAD
-            && (start..header.p_offset(endian) + header.p_filesz(endian)).contains(&offset)
+            && (start..end).contains(&offset)
             && header.p_flags(endian) & object::elf::PF_X != 0
     })?;
     let in_process = (image.code.start as u64).wrapping_sub(offset);
     let in_file = segment
         .p_vaddr(endian)
         .wrapping_sub(segment.p_offset(endian));
-    let bias = in_process.wrapping_sub(in_file);
-    let section = |name| {
-        let section = elf.section_by_name(name)?;
-        let start = section.address();
-        let bytes: Arc<[u8]> = section.uncompressed_data().ok()?.into();
-        Some((start..start + section.size(), bytes))
-    };
-    let (eh_frame_svma, eh_frame) = section(".eh_frame").unzip();
-    let (eh_frame_hdr_svma, eh_frame_hdr) = section(".eh_frame_hdr").unzip();
-    let address_of = |name| {
-        let section = elf.section_by_name(name)?;
-        Some(section.address()..section.address() + section.size())
-    };
-    let info = ExplicitModuleSectionInfo {
-        base_svma: 0,
-        text_svma: address_of(".text"),
-        got_svma: address_of(".got"),
-        eh_frame_svma,
-        eh_frame,
-        eh_frame_hdr_svma,
-        eh_frame_hdr,
+    Some(in_process.wrapping_sub(in_file))
+}
+
+/// The addresses of a section.
+fn place_of(elf: &Elf<'_>, name: &str) -> Option<Range<u64>> {
+    let section = elf.section_by_name(name)?;
+    Some(section.address()..section.address().checked_add(section.size())?)
+}
+
+fn bytes_of(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> {
+    Some(elf.section_by_name(name)?.uncompressed_data().ok()?.into())
+}
+
+fn tables_of(elf: &Elf<'_>) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+    ExplicitModuleSectionInfo {
+        text_svma: place_of(elf, ".text"),
+        got_svma: place_of(elf, ".got"),
+        eh_frame_svma: place_of(elf, ".eh_frame"),
+        eh_frame: bytes_of(elf, ".eh_frame"),
+        eh_frame_hdr_svma: place_of(elf, ".eh_frame_hdr"),
+        eh_frame_hdr: bytes_of(elf, ".eh_frame_hdr"),
         ..Default::default()
-    };
-    let code = image.code.start as u64..image.code.end as u64;
-    let name = image.path.display().to_string();
-    Some((bias as usize, Module::new(name, code, bias, info)))
+    }
 }
 
 /// The three words that a walk starts from.

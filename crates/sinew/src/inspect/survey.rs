@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::error::WaitError;
 use crate::event::Event;
 use crate::inspect::listing::{self, Info};
-use crate::scheduler::block::{Block, flag};
+use crate::scheduler::block::Block;
 use crate::scheduler::current::{self, place};
 use crate::scheduler::door::Door;
 use crate::scheduler::visit::{Then, Visitor};
@@ -171,8 +171,7 @@ impl Asker {
         let Some(info) = listing::info(block) else {
             return false;
         };
-        let can_be_walked = block.has(flag::STARTED) && !ptr::eq(scheduler.current(), block);
-        let trace = can_be_walked.then(|| self.walk(block)).flatten();
+        let trace = self.walk(block, scheduler);
         let was_walked = trace.is_some();
         let place = trace.map(|trace| self.place_of(trace));
         self.answer.coroutines.push((info, place));
@@ -180,10 +179,8 @@ impl Asker {
     }
 
     #[cfg(feature = "backtrace")]
-    #[expect(unsafe_code, reason = "vouches for the coroutine not to run")]
-    fn walk(&mut self, block: &Block) -> Option<Trace> {
-        // SAFETY: a block of this thread's scheduler, and not the one that runs.
-        unsafe { self.walker.walk(block) }
+    fn walk(&mut self, block: &Block, scheduler: &Scheduler) -> Option<Trace> {
+        self.walker.walk(block, scheduler)
     }
 
     #[cfg(not(feature = "backtrace"))]
@@ -192,7 +189,7 @@ impl Asker {
         clippy::needless_pass_by_ref_mut,
         reason = "the other one needs it"
     )]
-    fn walk(&mut self, _block: &Block) -> Option<Trace> {
+    fn walk(&mut self, _block: &Block, _scheduler: &Scheduler) -> Option<Trace> {
         None
     }
 

@@ -22,6 +22,7 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -33,7 +34,8 @@ use sinew_context::{Context, stack};
 
 use crate::inspect::backtrace::Frame;
 use crate::inspect::survey::Trace;
-use crate::scheduler::block::Block;
+use crate::scheduler::Scheduler;
+use crate::scheduler::block::{Block, flag};
 use crate::sys::memory;
 
 /// How many frames of one coroutine are walked at most.
@@ -233,16 +235,19 @@ impl Walker {
         }
     }
 
-    /// Walks a coroutine's stack; `None` if it has none.
-    ///
-    /// # Safety
-    ///
-    /// On the owner thread of the block, whose coroutine does not run.
-    pub(super) unsafe fn walk(&mut self, block: &Block) -> Option<Trace> {
-        // SAFETY: owner thread: nobody changes it meanwhile.
+    /// Walks a coroutine's stack; `None` if it has none, runs, or is not of this scheduler, which is the calling thread's.
+    pub(super) fn walk(&mut self, block: &Block, scheduler: &Scheduler) -> Option<Trace> {
+        // Whoever was not started has a stack neither; a stack is bound right before the start.
+        let is_stopped = scheduler.has(block)
+            && block.has(flag::STARTED)
+            && !ptr::eq(scheduler.current(), block);
+        if !is_stopped {
+            return None;
+        }
+        // SAFETY: a scheduler is on its own thread only, which is the coroutine's: nobody changes it meanwhile.
         let stack = unsafe { &*block.stack.get() }.as_ref()?;
         let own = stack.limit().addr().get()..stack.base().addr().get();
-        // SAFETY: owner thread, and the coroutine does not run: its context is what was saved when it stopped.
+        // SAFETY: the same, and the coroutine does not run: its context is what was saved when it stopped.
         let context = unsafe { *block.context.get() };
         // SAFETY: the same.
         Some(unsafe { self.walk_from(context, own) })

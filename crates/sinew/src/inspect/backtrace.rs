@@ -94,7 +94,7 @@ impl Backtrace {
     }
 
     /// Whether it goes to the coroutine's first frame. Otherwise the tables of some code were missing or wrong there, or there
-    /// are more frames than [`FRAMES_MAX`](super::FRAMES_MAX).
+    /// are more frames than `FRAMES_MAX`.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_whole

@@ -296,7 +296,7 @@ fn a_wait_inside_of_a_stand_alone_coroutine_leads_on_to_its_resumer() {
         let trace = of(parked.id());
         let resumer = trace.frames().iter().rposition(|frame| {
             let name = frame.name.as_deref();
-            name.is_some_and(|name| name.ends_with("::has_a_stand_alone_one"))
+            name.is_some_and(|name| name.ends_with("has_a_stand_alone_one"))
         });
         assert!(Some(place(&trace, "waits_here")) < resumer, "{trace}");
         assert!(trace.is_whole(), "{trace}");

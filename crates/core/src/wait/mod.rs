@@ -1,11 +1,13 @@
 #![doc = include_str!("README.md")]
 
+mod arm;
 mod node;
 mod published;
 mod queue;
 mod suspend;
 mod word;
 
+pub use arm::{Arm, ArmNode, Linking, Probe, QueueArm, Turn, attempt_any, wait_any};
 pub use node::{Node, Waiter, Ways};
 pub use published::{Look, PublishedKind, Sequence};
 pub use queue::{Claimed, Queue, WakeList};

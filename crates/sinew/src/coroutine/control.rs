@@ -6,7 +6,7 @@
 //! Invariants
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
-//! - I2. `stack` is there exactly while frames of the body exist; `span` is its size then, unless the frames are being
+//! - I2. `stack` is there exactly while frames of the body exist, or before if it was provided; `span` is its size then, unless the frames are being
 //!   ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
@@ -27,6 +27,7 @@ use std::ptr::{self, NonNull};
 
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
+use sinew_context::stack::provided::Provided;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
 use sinew_context::{Context, Errno, FpEnv, switch_word};
 
@@ -115,7 +116,7 @@ pub(super) struct Control {
     swallowed: Cell<u32>,
     /// The highest address of the stack.
     base: Cell<usize>,
-    stack: Cell<Option<Stack>>,
+    stack: Cell<Held>,
     left: Cell<Left>,
     pub(super) vtable: &'static Vtable,
     /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
@@ -133,6 +134,40 @@ pub(super) struct Control {
     location: &'static Location<'static>,
 }
 
+/// The stack that a record holds.
+#[derive(Default)]
+enum Held {
+    #[default]
+    Nothing,
+    /// One of the anchor's.
+    Own(Stack),
+    /// The one that it was made with, also before it starts.
+    Provided(Provided<'static>),
+}
+
+impl Held {
+    /// The base and the limit of what is held, which has this owner from now on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Stack::set_owner`].
+    unsafe fn occupy(&mut self, owner: *const ()) -> Option<(NonNull<u8>, NonNull<u8>)> {
+        match self {
+            Self::Nothing => None,
+            Self::Own(stack) => {
+                // SAFETY: passed on to the caller.
+                unsafe { stack.set_owner(owner, DESCRIBE) };
+                Some((stack.base(), stack.limit()))
+            }
+            Self::Provided(stack) => {
+                // SAFETY: passed on to the caller.
+                unsafe { stack.set_owner(owner, DESCRIBE) };
+                Some((stack.base(), stack.limit()))
+            }
+        }
+    }
+}
+
 /// What a body leaves, besides its value.
 #[derive(Default)]
 enum Left {
@@ -148,6 +183,7 @@ enum Left {
 pub(super) struct Birth {
     pub(super) vtable: &'static Vtable,
     pub(super) config: StackConfig,
+    pub(super) provided: Option<Provided<'static>>,
     pub(super) name: Option<Box<str>>,
     pub(super) fp_env: bool,
     pub(super) location: &'static Location<'static>,
@@ -180,7 +216,7 @@ impl Control {
             fences: Cell::new(0),
             swallowed: Cell::new(0),
             base: Cell::new(0),
-            stack: Cell::new(None),
+            stack: Cell::new(birth.provided.map_or(Held::Nothing, Held::Provided)),
             left: Cell::new(Left::Nothing),
             vtable: birth.vtable,
             whole: Cell::new(ptr::null_mut()),
@@ -340,14 +376,19 @@ impl Control {
     /// Binds a stack to a Ready coroutine: it can be entered afterwards. If there is no stack nothing has changed.
     fn start(&self) -> Result<(), StackError> {
         debug_assert_eq!(self.phase.get(), Phase::Ready);
-        let stack = self.core().take_stack(&self.config)?;
+        let mut held = match self.stack.take() {
+            Held::Provided(stack) => Held::Provided(stack),
+            Held::Nothing | Held::Own(_) => Held::Own(self.core().take_stack(&self.config)?),
+        };
         // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
-        unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
+        let place = unsafe { held.occupy(self.whole.get()) };
+        let (base, limit) = place.unwrap_or_else(|| unreachable!("one is held"));
+        self.stack.set(held);
         self.fp_env.set(FpEnv::current());
         let record = NonNull::from(self);
         // SAFETY: a new stack: nothing lies there. The record outlives its hold on it.
-        let base = unsafe { Estate::lay_for(stack.base(), Some(record)) };
-        let limit = stack.limit().addr().get();
+        let base = unsafe { Estate::lay_for(base, Some(record)) };
+        let limit = limit.addr().get();
         self.limit.set(limit);
         self.base.set(base.addr());
         self.span.set(base.addr() - limit);
@@ -357,7 +398,6 @@ impl Control {
         let context = unsafe { prepare(base, entry, argument, self.caller.get()) };
         // SAFETY: the body does not run.
         unsafe { *self.body.get() = context };
-        self.stack.set(Some(stack));
         Ok(())
     }
 
@@ -485,8 +525,18 @@ impl Control {
         self.span.set(0);
         self.limit.set(0);
         self.base.set(0);
-        if let Some(stack) = self.stack.take() {
-            self.core().put_stack(stack);
+        match self.stack.take() {
+            Held::Nothing => {}
+            Held::Own(stack) => self.core().put_stack(stack),
+            Held::Provided(stack) => self.drop_provided(stack),
+        }
+    }
+
+    /// Drops a stack that was provided; what panics meanwhile is the anchor's to tell.
+    #[cold]
+    fn drop_provided(&self, stack: Provided<'static>) {
+        if let Some(payload) = drop_quietly(stack) {
+            self.core().keep_panic(payload);
         }
     }
 
@@ -618,6 +668,8 @@ impl Control {
             Some(_) => Outcome::Error,
         };
         self.set_done(outcome);
+        // One that was provided goes now.
+        self.release_stack();
         payload
     }
 

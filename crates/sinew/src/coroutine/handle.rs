@@ -15,6 +15,7 @@ use std::panic::{Location, resume_unwind};
 use std::ptr::NonNull;
 
 use sinew_context::stack::StackConfig;
+use sinew_context::stack::provided::Provided;
 
 use crate::coroutine::anchor::Anchor;
 use crate::coroutine::body::{self, End};
@@ -24,6 +25,7 @@ use crate::coroutine::word::{pack, unpack};
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::spawn::SpawnError;
+use crate::stack::{Choice, Refused, Stack};
 
 /// A closure on a stack of its own, which suspends with an `Out`, is resumed with an `In` and ends with a `Ret`.
 ///
@@ -99,7 +101,8 @@ where
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
-        Self::make(anchor, None, false, anchor.core().default_config(), f)
+        let config = anchor.core().default_config();
+        Self::make(anchor, None, false, config, None, f)
     }
 
     /// Options for a coroutine.
@@ -107,8 +110,8 @@ where
         Builder {
             anchor,
             name: None,
-            stack_bytes: 0,
-            guard_bytes: 0,
+            stack: Choice::default(),
+            provided: None,
             fp_env: false,
             values: PhantomData,
         }
@@ -121,6 +124,7 @@ where
         name: Option<Box<str>>,
         fp_env: bool,
         config: StackConfig,
+        provided: Option<Provided<'a>>,
         f: F,
     ) -> Self
     where
@@ -128,9 +132,12 @@ where
     {
         let location = Location::caller();
         let core = anchor.core();
+        // SAFETY: the record drops it at the coroutine's end, which comes before the anchor's, which is within `'a`.
+        let provided = provided.map(|provided| unsafe { provided.outliving() });
         let control = body::allocate(core, f, |vtable| Birth {
             vtable,
             config,
+            provided,
             name,
             fp_env,
             location,
@@ -287,8 +294,8 @@ impl<In, Out, Ret> fmt::Debug for Coroutine<'_, In, Out, Ret> {
 pub struct Builder<'a, 'env, In, Out, Ret> {
     anchor: &'a Anchor<'a, 'env>,
     name: Option<Box<str>>,
-    stack_bytes: usize,
-    guard_bytes: usize,
+    stack: Choice,
+    provided: Option<Provided<'a>>,
     fp_env: bool,
     values: PhantomData<Invariant<In, Out, Ret>>,
 }
@@ -305,17 +312,84 @@ where
         self
     }
 
-    /// The usable size of the stack, in bytes; 0 means the default of 248 KiB.
+    /// The usable size of the stack, in bytes; at least 32 KiB and at most 1 GiB; 0 means the default of 248 KiB.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_bytes = bytes;
+        self.stack.set_size(bytes);
         self
     }
 
-    /// The size of the guard below the stack, in bytes; 0 means the default of one page. Make it as large as the
+    /// The size of the guard below the stack, in bytes, at most 1 GiB; 0 means the default of one page. Make it as large as the
     /// largest frame of foreign code that is compiled without stack probes.
     pub fn guard_size(mut self, bytes: usize) -> Self {
-        self.guard_bytes = bytes;
+        self.stack.set_guard(bytes);
         self
+    }
+
+    /// Does without a guard below the stack.
+    ///
+    /// # Safety
+    ///
+    /// What runs in the coroutine, signal handlers on its stack included, never needs more than the stack's size: below lies
+    /// another coroutine's memory, and an overflow overwrites it silently.
+    pub unsafe fn unguarded(mut self) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { self.stack.set_unguarded() };
+        self
+    }
+
+    /// Whether the stack is kept warm for others at the coroutine's end, which is the default. Otherwise it comes without memory
+    /// and its memory goes back to the kernel at the end: about 4 µs more for each coroutine, and nothing lingers.
+    pub fn pooled(mut self, is_pooled: bool) -> Self {
+        self.stack.set_pooled(is_pooled);
+        self
+    }
+
+    /// Has the coroutine run on memory of your own, instead of a stack of the size and guard said otherwise. The memory is dropped
+    /// when the coroutine has ended, by whoever finds it at its end; a panic of that drop is raised by the anchor.
+    ///
+    /// If it has a guard, an overflow is reported as any other.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if its size or its guard's is out of range; the memory comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
+    /// use sinew::stack::Stack;
+    /// use std::mem::MaybeUninit;
+    /// use std::ptr::NonNull;
+    ///
+    /// struct Borrowed<'s>(&'s mut [MaybeUninit<u8>]);
+    ///
+    /// // SAFETY: borrowed for as long; there is no guard, and the body below needs little.
+    /// unsafe impl Stack for Borrowed<'_> {
+    ///     fn base(&self) -> NonNull<u8> {
+    ///         NonNull::new(self.0.as_ptr_range().end.cast_mut().cast()).unwrap()
+    ///     }
+    ///     fn limit(&self) -> NonNull<u8> {
+    ///         NonNull::new(self.0.as_ptr().cast_mut().cast()).unwrap()
+    ///     }
+    ///     fn guard_bytes(&self) -> usize {
+    ///         0
+    ///     }
+    /// }
+    ///
+    /// let mut memory = Box::new_uninit_slice(256 * 1024);
+    /// let memory = Borrowed(&mut memory);
+    /// anchor(|a| {
+    ///     let mut answer = Coroutine::builder(a)
+    ///         .stack(memory)
+    ///         .unwrap()
+    ///         .build(|_: &Suspender<i32, ()>, n| n * 2)
+    ///         .unwrap();
+    ///     assert_eq!(answer.resume(21).unwrap(), Step::Done(42));
+    /// });
+    /// ```
+    pub fn stack<S: Stack + 'a>(mut self, memory: S) -> Result<Self, Refused<S>> {
+        self.provided = Some(Provided::new(memory)?);
+        Ok(self)
     }
 
     /// Whether the coroutine has floating-point control words of its own: rounding modes, precision and exception masks,
@@ -338,15 +412,16 @@ where
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
-        match StackConfig::new(self.stack_bytes, self.guard_bytes) {
+        match self.stack.config() {
             Ok(config) => {
                 let Self {
                     anchor,
                     name,
                     fp_env,
+                    provided,
                     ..
                 } = self;
-                Ok(Coroutine::make(anchor, name, fp_env, config, f))
+                Ok(Coroutine::make(anchor, name, fp_env, config, provided, f))
             }
             Err(error) => Err(SpawnError::invalid(error, f)),
         }
@@ -357,8 +432,8 @@ impl<In, Out, Ret> fmt::Debug for Builder<'_, '_, In, Out, Ret> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("name", &self.name)
-            .field("stack_bytes", &self.stack_bytes)
-            .field("guard_bytes", &self.guard_bytes)
+            .field("stack", &self.stack)
+            .field("provided", &self.provided)
             .field("fp_env", &self.fp_env)
             .finish_non_exhaustive()
     }

@@ -59,7 +59,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::{fmt, io};
 
 use sinew_context::frame::prepare;
-use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
+use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
 use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
@@ -79,6 +79,7 @@ use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
 use crate::scheduler::step::Progress;
 use crate::scheduler::thread_state::ThreadState;
+use crate::stack::{Choice, Plan};
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
 const BUDGET: u32 = 64;
@@ -151,7 +152,7 @@ pub struct Scheduler {
     refused: Cell<u32>,
     /// The first panic that nobody joined.
     kept_panic: RefCell<Option<Payload>>,
-    stack_config: StackConfig,
+    stack_plan: Plan,
     /// Whether the last sleep was ended by another thread.
     knocked: Cell<bool>,
     /// Another thread has called for a look at the posts and the wish to stop, or the deadline of a run is to be looked at.
@@ -176,7 +177,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    fn new(post_limit: u64) -> io::Result<Box<Self>> {
+    fn new(post_limit: u64, stack_plan: Plan) -> io::Result<Box<Self>> {
         sinew_core::lock::set_yield(std::thread::yield_now);
         let door = Door::claim()?;
         let driver = match Epoll::new(door.knocker()) {
@@ -196,7 +197,7 @@ impl Scheduler {
             granted: Cell::new(0),
             tick_ns: Cell::new(now_ns),
             wheel: UnsafeCell::new(Wheel::new(now_ns)),
-            stacks: UnsafeCell::new(StackCache::new(CacheLimits::default())),
+            stacks: UnsafeCell::new(StackCache::new(stack_plan.limits)),
             dying: Cell::new(None),
             driver: RefCell::new(driver),
             sources: RefCell::new(Sources::new()),
@@ -205,7 +206,7 @@ impl Scheduler {
             teardown: Cell::new(Teardown::No),
             refused: Cell::new(0),
             kept_panic: RefCell::new(None),
-            stack_config: StackConfig::default(),
+            stack_plan,
             knocked: Cell::new(false),
             attention: Cell::new(false),
             closed: Cell::new(false),
@@ -237,6 +238,11 @@ impl Scheduler {
     /// The warm stacks, for anchors inside: whoever follows the pointer keeps I4.
     pub(crate) fn stacks(&self) -> NonNull<StackCache> {
         NonNull::from(&self.stacks).cast()
+    }
+
+    /// What its builder said about stacks.
+    pub(super) fn stack_choice(&self) -> Choice {
+        self.stack_plan.choice
     }
 
     pub(crate) fn door(&self) -> &'static Door {
@@ -398,14 +404,14 @@ impl Scheduler {
         let config = block.extra().and_then(|extra| extra.stack.get());
         let own = block.has(flag::OWN_STACK);
         let stack = match self.dying.take() {
-            Some(stack) if !own && self.stack_config.is_of(&stack) => Ok(stack),
+            Some(stack) if !own && self.stack_plan.config.is_of(&stack) => Ok(stack),
             dying => {
                 // SAFETY: I4.
                 let stacks = unsafe { &mut *self.stacks.get() };
                 if let Some(stack) = dying {
                     stacks.put(stack);
                 }
-                stacks.get(config.unwrap_or(&self.stack_config))
+                stacks.get(config.unwrap_or(&self.stack_plan.config))
             }
         };
         match stack {

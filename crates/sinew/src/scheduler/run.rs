@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{fmt, io};
 
 use crate::scheduler::{Scheduler, Until, exit, forced, spawn};
+use crate::stack::StackError;
 
 /// Why [`try_run`] has no value.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub enum RunError {
     State,
     /// The kernel refused what a scheduler needs: a descriptor or memory.
     Io(io::Error),
+    /// A size that no stack can have was asked for ([`SchedulerBuilder::stack_size`](crate::SchedulerBuilder::stack_size)).
+    Invalid(StackError),
     /// [`crate::exit_all`] was called with this code, and the closure has not returned.
     Exited(i32),
     /// The closure was unwound, or never started, because of a cancel.
@@ -29,6 +32,7 @@ impl fmt::Display for RunError {
                 f.write_str("this thread runs a scheduler already; spawn a coroutine instead")
             }
             Self::Io(error) => write!(f, "the scheduler could not be set up: {error}"),
+            Self::Invalid(error) => error.fmt(f),
             Self::Exited(code) => write!(f, "everything was ended by exit_all({code})"),
             Self::Cancelled => f.write_str("the first coroutine was cancelled"),
         }
@@ -39,6 +43,7 @@ impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
+            Self::Invalid(error) => Some(error),
             Self::State | Self::Exited(_) | Self::Cancelled => None,
         }
     }

@@ -246,3 +246,31 @@ pub fn stack_pointer() -> usize {
     }
     sp
 }
+
+/// Reads a word of a suspended stack, by an instruction that no sanitizer looks at: to them what lies between the locals of
+/// a frame is out of bounds.
+///
+/// # Safety
+///
+/// `address` is a multiple of eight and the word there is mapped and readable.
+#[inline]
+#[must_use]
+pub unsafe fn peek(address: usize) -> usize {
+    let word: usize;
+    // SAFETY: the caller vouches for the address; nothing is written.
+    unsafe {
+        asm!("mov {}, [{}]", out(reg) word, in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    word
+}
+
+/// Whether a return address leads into [`start`]: then the frame that returns there is its stack's outermost.
+#[must_use]
+pub fn is_in_start(return_address: usize) -> bool {
+    /// More than the code takes in any build.
+    const BYTES_MAX: usize = 64;
+    let start = start as unsafe extern "C" fn() as usize;
+    return_address
+        .checked_sub(start)
+        .is_some_and(|offset| offset < BYTES_MAX)
+}

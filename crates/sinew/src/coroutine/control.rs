@@ -685,6 +685,14 @@ impl Control {
         self.unwind()
     }
 
+    /// Where the body goes on, and its stack: of a suspended one, for a walk.
+    #[cfg(feature = "backtrace")]
+    pub(super) fn suspended(&self) -> (Context, std::ops::Range<usize>) {
+        // SAFETY: the anchor's thread, and the body does not run: nobody writes there.
+        let context = unsafe { *self.body.get() };
+        (context, self.limit.get()..self.base.get())
+    }
+
     /// From here on it cannot suspend.
     pub(super) fn raise_fence(&self) {
         self.fences.set(self.fences.get() + 1);

@@ -235,7 +235,7 @@ impl Options {
 
 impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     #[inline]
-    fn control(&self) -> &Control {
+    pub(super) fn control(&self) -> &Control {
         // SAFETY: a record is not freed before its handle, as long as that can be used.
         unsafe { self.control.as_ref() }
     }

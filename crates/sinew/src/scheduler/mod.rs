@@ -54,6 +54,7 @@ pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
 mod vigil;
+pub(crate) mod visit;
 pub(crate) mod waiting;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -226,7 +227,7 @@ impl Scheduler {
     }
 
     #[inline]
-    pub(super) fn current(&self) -> *const Block {
+    pub(crate) fn current(&self) -> *const Block {
         self.door.current.load(Relaxed)
     }
 
@@ -376,7 +377,9 @@ impl Scheduler {
 
     /// What a look around is for beside coroutines: the wish to stop, the deadline, posts.
     fn attend(&self, until: Until) -> Option<Progress> {
-        self.attention.set(false);
+        if self.attention.replace(false) {
+            self.let_visitors_in();
+        }
         if until
             .deadline_ns
             .is_some_and(|deadline_ns| self.driver.borrow().now_ns() >= deadline_ns)

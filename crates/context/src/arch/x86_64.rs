@@ -35,8 +35,9 @@
 //! flow of control whose [`Context`] the frame's `link` points to, wherever that flow's stack is.
 //! So a backtrace taken inside a coroutine goes on in whoever resumed it, through the
 //! exception tables and along the frame pointers alike. (LLVM puts all tables of a compilation unit
-//! into `.debug_frame`, where debuggers find them and `std::backtrace` does not, if none of the unit's
-//! functions has unwind tables. That happens with AddressSanitizer, whose module constructors have none.)
+//! into `.debug_frame`, where debuggers find them and `std::backtrace` does not, if the unit has functions
+//! and none of them has unwind tables. A sanitizer's constructor of the module would be the only one;
+//! `keep_unwind_tables` is another.)
 //!
 //! Source: the jump instead of the return is known from corosensei and Boost.Context's
 //! discussions of the return stack buffer; DWARF 5, section 6.4, for the expressions.
@@ -221,6 +222,16 @@ pub unsafe extern "C" fn start() {
         arrive_first = sym tools::arrive_first,
     )
 }
+
+/// Does nothing, but has unwind tables, so that [`start`]'s are where an unwinder looks; see the module's head.
+#[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
+#[inline(never)]
+fn keep_unwind_tables() {}
+
+/// Has it compiled.
+#[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
+#[used]
+static KEEP_UNWIND_TABLES: fn() = keep_unwind_tables;
 
 /// The stack pointer of the caller: tells on which stack it runs.
 #[inline(always)]

@@ -1,9 +1,6 @@
 //! Foreign code that calls back: glibc's `nftw` and the XML parser of libexpat, neither of which knows of coroutines.
 
-#![allow(
-    unsafe_code,
-    reason = "calls C libraries, with callbacks that suspend"
-)]
+#![allow(unsafe_code, reason = "calls C libraries, with callbacks that suspend")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -32,7 +29,10 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % limit
     }
 }
@@ -94,7 +94,8 @@ fn plant(name: &str, depth: u32, width: u32) -> (PathBuf, BTreeSet<PathBuf>) {
             }
         }
     }
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
+    let root =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
     let mut all = BTreeSet::new();
     grow(&root, depth, width, &mut all);
     (root, all)
@@ -122,9 +123,7 @@ fn without_leak_detection<R>(f: impl FnOnce() -> R) -> R {
 // contract: C4
 #[test]
 fn walks_of_trees_suspend_in_their_visitors_and_interleave() {
-    let trees: Vec<_> = (0..4)
-        .map(|n| plant(&format!("walks{n}"), n, 2))
-        .collect();
+    let trees: Vec<_> = (0..4).map(|n| plant(&format!("walks{n}"), n, 2)).collect();
     anchor(|a| {
         let mut walks: Vec<_> = trees
             .iter()
@@ -206,7 +205,11 @@ fn a_visitor_waits_as_a_coroutine_of_a_scheduler() {
         _: c_int,
         _: *mut c_void,
     ) -> c_int {
-        if sinew::yield_now().is_ok() { 0 } else { ENOUGH }
+        if sinew::yield_now().is_ok() {
+            0
+        } else {
+            ENOUGH
+        }
     }
     let (root, _) = plant("scheduled", 2, 2);
     let path = CString::new(root.as_os_str().as_bytes()).unwrap();
@@ -215,16 +218,20 @@ fn a_visitor_waits_as_a_coroutine_of_a_scheduler() {
             .map(|_| {
                 let path = path.clone();
                 // SAFETY: a string, and a visitor that may unwind.
-                sinew::spawn_local(move || unsafe {
-                    nftw(path.as_ptr(), yielding, 8, FTW_PHYS)
-                })
+                sinew::spawn_local(move || unsafe { nftw(path.as_ptr(), yielding, 8, FTW_PHYS) })
             })
             .collect();
         sinew::yield_now().unwrap();
         sinew::yield_now().unwrap();
-        assert!(walks.iter().all(|walk| !walk.is_finished()), "all in their middle");
+        assert!(
+            walks.iter().all(|walk| !walk.is_finished()),
+            "all in their middle"
+        );
         walks[1].cancel("enough");
-        walks.into_iter().map(|walk| walk.join().unwrap()).collect::<Vec<_>>()
+        walks
+            .into_iter()
+            .map(|walk| walk.join().unwrap())
+            .collect::<Vec<_>>()
     });
     assert_eq!(results, [0, ENOUGH, 0]);
     std::fs::remove_dir_all(root).unwrap();

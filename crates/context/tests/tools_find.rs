@@ -3,10 +3,6 @@
 //! A defect is seeded in a child, since the sanitizer ends the process that has it. In builds without a sanitizer nothing is
 //! seeded; `cargo xtask asan` and `cargo xtask tsan` build with one.
 #![expect(unsafe_code, reason = "drives raw coroutines")]
-#![expect(
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "bodies are written inside the block that makes their coroutine"
-)]
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -427,6 +423,56 @@ mod tsan {
     fn what_is_ordered_is_no_race() {
         let name = "tsan::what_is_ordered_is_no_race";
         if let Some((status, text)) = child(name, "", || two_threads(true)) {
+            assert!(status.success(), "{text}");
+        }
+    }
+}
+
+#[cfg(sinew_msan)]
+mod msan {
+    use super::*;
+
+    #[inline(never)]
+    fn decides_by_what_was_never_written(yielder: &Yielder, word: usize) -> usize {
+        let mut place = std::mem::MaybeUninit::<[usize; 4]>::uninit();
+        let place = black_box(&raw mut place).cast::<usize>();
+        // SAFETY: the first of four words.
+        unsafe { place.write_volatile(word) };
+        yielder.suspend_safely(0);
+        let which = black_box(usize::from(word > 1));
+        // SAFETY: the first of four words, or none: this is the defect.
+        let read = unsafe { place.wrapping_add(which).read_volatile() };
+        if black_box(read) > 5 { 7 } else { 8 }
+    }
+
+    fn run(word: usize) {
+        let mut neighbour = Whole::new(|yielder, word| yielder.suspend_safely(word));
+        let mut whole = Whole::new(decides_by_what_was_never_written);
+        neighbour.enter(0);
+        whole.enter(word);
+        neighbour.enter(0);
+        whole.enter(0);
+    }
+
+    // contract: C20
+    #[test]
+    fn a_use_of_what_was_never_written_is_found() {
+        let name = "msan::a_use_of_what_was_never_written_is_found";
+        let Some((status, text)) = child(name, "", || run(2)) else {
+            return;
+        };
+        assert!(!status.success(), "nothing was found:\n{text}");
+        let what = "MemorySanitizer: use-of-uninitialized-value";
+        assert!(text.contains(what), "{text}");
+        let frame = "decides_by_what_was_never_written";
+        assert!(text.contains(frame), "{text}");
+    }
+
+    // contract: C20
+    #[test]
+    fn what_was_written_before_a_suspend_is_written_after_it() {
+        let name = "msan::what_was_written_before_a_suspend_is_written_after_it";
+        if let Some((status, text)) = child(name, "", || run(1)) {
             assert!(status.success(), "{text}");
         }
     }

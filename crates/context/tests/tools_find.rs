@@ -365,31 +365,43 @@ mod tsan {
         black_box(yielder.suspend_safely(word)) + 1
     }
 
-    /// Writes in a coroutine, whose neighbour is in the middle of a deeper call.
-    fn write_in_a_coroutine() {
-        let mut neighbour = Whole::new(body_of_the_neighbour);
+    /// Two coroutines of a thread, each in the middle of a call.
+    fn pair() -> [Whole; 2] {
         let mut whole = Whole::new(body_that_writes);
+        let mut neighbour = Whole::new(body_of_the_neighbour);
         whole.enter(0);
         neighbour.enter(0);
-        whole.enter(1);
-        neighbour.enter(0);
+        [whole, neighbour]
     }
 
-    /// Two threads do that; they see each other's turn with these orderings.
+    /// One of the two goes on, and writes.
+    fn write_in(pair: &mut [Whole; 2]) {
+        pair[0].enter(1);
+    }
+
+    /// Two threads do that; they see each other's turn with these orderings, and share nothing else meanwhile: also no lock
+    /// of those who give stacks.
     fn two_threads(is_ordered: bool) {
         let (store, load) = if is_ordered {
             (Release, Acquire)
         } else {
             (Relaxed, Relaxed)
         };
-        let other = std::thread::spawn(move || {
-            while TURN.load(load) == 0 {
+        let await_turn = move |turn| {
+            while TURN.load(load) != turn {
                 std::thread::yield_now();
             }
-            write_in_a_coroutine();
+        };
+        let other = std::thread::spawn(move || {
+            let mut pair = pair();
+            TURN.store(1, store);
+            await_turn(2);
+            write_in(&mut pair);
         });
-        write_in_a_coroutine();
-        TURN.store(1, store);
+        let mut pair = pair();
+        await_turn(1);
+        write_in(&mut pair);
+        TURN.store(2, store);
         other.join().expect("it does not panic");
     }
 

@@ -190,6 +190,10 @@ pub unsafe fn switch_final(to: *const Context, value: usize) -> ! {
 pub unsafe extern "C" fn start() {
     naked_asm!(
         ".cfi_startproc",
+        // The caller's frame may lie anywhere. gdb takes one that lies below for the end of the stack, but for a signal's: what a
+        // signal interrupts may run on any stack. An unwinder looks the caller up by its exact address then, which is right as
+        // well: no call is before it.
+        ".cfi_signal_frame",
         // The caller's frame address is the stack pointer in the context that the link at [rbp]
         // names: def_cfa_expression { breg6 0, deref, plus_uconst 16, deref }.
         ".cfi_escape 0x0f, 0x06, 0x76, 0x00, 0x06, 0x23, 0x10, 0x06",

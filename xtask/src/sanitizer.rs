@@ -101,6 +101,10 @@ impl Build {
             flags.push_str(" --cfg ");
             flags.push_str(notes);
         }
+        if self.sanitizer == "memory" {
+            // Its system calls are by assembly otherwise, and what the kernel writes counts as never written.
+            flags.push_str(" --cfg rustix_use_libc");
+        }
         let mut command = match self.sources {
             Some(Toolchain::Nightly) => {
                 let mut command = Command::new("rustup");
@@ -296,6 +300,52 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
     };
     // The names of a backtrace are looked up in the tables by code with instruments, for a minute and more.
     build.run(&tests, rest, &["a_hundred_thousand", "a_backtrace_"])
+}
+
+/// Lives of coroutines from bytes that libFuzzer makes up, in a build with AddressSanitizer, for a minute or as long as its
+/// `-max_total_time=` says. What it finds it leaves in the folder that it is told of.
+pub(crate) fn fuzz(rest: &[String]) -> Outcome {
+    const TARGET: &str = "coroutine_model";
+    if !Command::new("c++")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        return Outcome::Skipped(
+            "libFuzzer is built by a C++ compiler, and there is none".to_owned(),
+        );
+    }
+    let folder = target().join("fuzz");
+    let flags = [
+        "--cfg fuzzing --cfg sinew_asan -Zsanitizer=address -Ccodegen-units=1",
+        "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4",
+        "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+        "-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares",
+    ];
+    let mut command = cargo(["build", "--release", "--target", TRIPLE, "--bin", TARGET]);
+    command
+        .current_dir(root().join("fuzz"))
+        .env("RUSTFLAGS", flags.join(" "))
+        .env("CARGO_TARGET_DIR", &folder)
+        .env(BOOTSTRAP.0, BOOTSTRAP.1);
+    match execute(&mut command) {
+        Outcome::Passed => {}
+        other => return other,
+    }
+    let corpus = folder.join("corpus").join(TARGET);
+    if let Err(error) = std::fs::create_dir_all(&corpus) {
+        return Outcome::Failed(format!("no folder for the corpus: {error}"));
+    }
+    let mut command = Command::new(folder.join(TRIPLE).join("release").join(TARGET));
+    command.args(["-max_len=600", "-len_control=20"]);
+    if !rest.iter().any(|arg| arg.starts_with("-max_total_time=")) {
+        command.arg("-max_total_time=60");
+    }
+    command
+        .arg(format!("-artifact_prefix={}/", folder.display()))
+        .args(rest)
+        .arg(corpus);
+    execute(&mut command)
 }
 
 /// The notes of every sanitizer compile, and say nothing to the linter: also where nothing can run them.

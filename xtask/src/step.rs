@@ -138,6 +138,12 @@ pub(crate) const KINDS: &[Kind] = &[
         run: sanitizer::memory,
     },
     Kind {
+        name: "fuzz",
+        what: "lives of coroutines from libFuzzer's bytes",
+        in_ci: false,
+        run: sanitizer::fuzz,
+    },
+    Kind {
         name: "tour",
         what: "the default command, not on a terminal",
         in_ci: true,

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::runner::{cargo, execute, root, say};
+use crate::runner::{cargo, execute, expect_failure, root, say};
 use crate::step::{Outcome, target};
 
 /// What memcheck runs: the package, the test binary (empty: the unit tests), and tests to leave out because they measure
@@ -19,6 +19,7 @@ const MEMCHECK: &[(&str, &str, &[&str])] = &[
         &["each_rounding_mode_stays_on_its_side"],
     ),
     ("sinew-context", "switch_marks", &[]),
+    ("sinew-context", "tools_find", &[]),
     ("sinew-core", "sync_channel", &[]),
     ("sinew-core", "sync_mutex", &[]),
     (
@@ -26,8 +27,11 @@ const MEMCHECK: &[(&str, &str, &[&str])] = &[
         "sync_event",
         &["no_signal_is_lost_or_doubled_among_threads_that_give_up"],
     ),
+    ("sinew", "cleanup_order", &[]),
     ("sinew", "coroutine_basics", &[]),
     ("sinew", "coroutine_anchor", &[]),
+    ("sinew", "coroutine_foreign", &[]),
+    ("sinew", "coroutine_model", &[]),
     ("sinew", "coroutine_scheduler", &[]),
     ("sinew", "coroutine_thread_state", &[]),
     (
@@ -54,14 +58,8 @@ pub(crate) fn valgrind(rest: &[String]) -> Outcome {
             Ok(binary) => binary,
             Err(text) => return Outcome::Failed(text),
         };
-        let mut command = Command::new("valgrind");
-        command
-            .args(["--quiet", "--error-exitcode=99", "--leak-check=no"])
-            // Threads take turns; without this one that spins holds its turn to the end.
-            .args(["--fair-sched=try", "--num-callers=30"])
-            .arg(&binary)
-            .arg("--test-threads=1")
-            .args(rest);
+        let mut command = memcheck(&binary);
+        command.args(rest);
         for test in *left_out {
             command.args(["--skip", test]);
             say(&format!(
@@ -75,10 +73,37 @@ pub(crate) fn valgrind(rest: &[String]) -> Outcome {
         }
     }
     if failed.is_empty() {
-        Outcome::Passed
+        memcheck_with_a_defect()
     } else {
         Outcome::Failed(failed.join("; "))
     }
+}
+
+/// A test binary under memcheck.
+fn memcheck(binary: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=99", "--leak-check=no"])
+        // Threads take turns; without this one that spins holds its turn to the end.
+        .args(["--fair-sched=try", "--num-callers=30"])
+        .arg(binary)
+        .arg("--test-threads=1");
+    command
+}
+
+/// What is seeded in a coroutine has to be reported, with the name of the function.
+fn memcheck_with_a_defect() -> Outcome {
+    say("a coroutine that uses what was never written: this has to fail");
+    let binary = match test_binary("sinew-context", "tools_find") {
+        Ok(binary) => binary,
+        Err(text) => return Outcome::Failed(text),
+    };
+    let test = "memcheck_tells_what_was_written_from_what_was_not";
+    let mut command = memcheck(&binary);
+    command
+        .args(["--exact", test])
+        .env("SINEW_TOOLS_DEFECT", "1");
+    expect_failure(&mut command, "decides_by_what_was_never_written")
 }
 
 /// Where a package's sources are; tests run there.

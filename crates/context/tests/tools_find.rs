@@ -440,37 +440,46 @@ mod tsan {
     }
 }
 
+#[inline(never)]
+fn decides_by_what_was_never_written(yielder: &Yielder, word: usize) -> usize {
+    let mut place = std::mem::MaybeUninit::<[usize; 4]>::uninit();
+    let place = black_box(&raw mut place).cast::<usize>();
+    // SAFETY: the first of four words.
+    unsafe { place.write_volatile(word) };
+    yielder.suspend_safely(0);
+    let which = black_box(usize::from(word > 1));
+    // SAFETY: the first of four words; or the second, and none: this is the defect.
+    let read = unsafe { place.wrapping_add(which).read_volatile() };
+    if black_box(read) > 5 { 7 } else { 8 }
+}
+
+/// Decides by what was written before a suspend, if `word` is 1, else by what was not.
+fn decide(word: usize) {
+    let mut neighbour = Whole::new(|yielder, word| yielder.suspend_safely(word));
+    let mut whole = Whole::new(decides_by_what_was_never_written);
+    neighbour.enter(0);
+    whole.enter(word);
+    neighbour.enter(0);
+    whole.enter(0);
+}
+
+/// `cargo xtask valgrind` runs this under memcheck as it is, which has nothing to report, and with the defect, which has to be.
+// contract: C21
+#[test]
+fn memcheck_tells_what_was_written_from_what_was_not() {
+    let with_the_defect = std::env::var_os("SINEW_TOOLS_DEFECT").is_some();
+    decide(1 + usize::from(with_the_defect));
+}
+
 #[cfg(sinew_msan)]
 mod msan {
     use super::*;
-
-    #[inline(never)]
-    fn decides_by_what_was_never_written(yielder: &Yielder, word: usize) -> usize {
-        let mut place = std::mem::MaybeUninit::<[usize; 4]>::uninit();
-        let place = black_box(&raw mut place).cast::<usize>();
-        // SAFETY: the first of four words.
-        unsafe { place.write_volatile(word) };
-        yielder.suspend_safely(0);
-        let which = black_box(usize::from(word > 1));
-        // SAFETY: the first of four words, or none: this is the defect.
-        let read = unsafe { place.wrapping_add(which).read_volatile() };
-        if black_box(read) > 5 { 7 } else { 8 }
-    }
-
-    fn run(word: usize) {
-        let mut neighbour = Whole::new(|yielder, word| yielder.suspend_safely(word));
-        let mut whole = Whole::new(decides_by_what_was_never_written);
-        neighbour.enter(0);
-        whole.enter(word);
-        neighbour.enter(0);
-        whole.enter(0);
-    }
 
     // contract: C20
     #[test]
     fn a_use_of_what_was_never_written_is_found() {
         let name = "msan::a_use_of_what_was_never_written_is_found";
-        let Some((status, text)) = child(name, "", || run(2)) else {
+        let Some((status, text)) = child(name, "", || decide(2)) else {
             return;
         };
         assert!(!status.success(), "nothing was found:\n{text}");
@@ -484,7 +493,7 @@ mod msan {
     #[test]
     fn what_was_written_before_a_suspend_is_written_after_it() {
         let name = "msan::what_was_written_before_a_suspend_is_written_after_it";
-        if let Some((status, text)) = child(name, "", || run(1)) {
+        if let Some((status, text)) = child(name, "", || decide(1)) {
             assert!(status.success(), "{text}");
         }
     }

@@ -1,5 +1,7 @@
 //! Backtraces inside of coroutines, taken by gdb and by std: the body's own frames by name, then those of whoever resumed.
 
+#![allow(clippy::print_stdout, reason = "says what it skips")]
+
 use std::process::Command;
 
 use sinew::coroutine::{Coroutine, Generator, Step, Suspender, anchor};

@@ -1,6 +1,7 @@
 //! Foreign code that calls back: glibc's `nftw` and the XML parser of libexpat, neither of which knows of coroutines.
 
 #![allow(unsafe_code, reason = "calls C libraries, with callbacks that suspend")]
+#![allow(clippy::print_stdout, reason = "says what it skips")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -281,8 +282,12 @@ fn expat() -> Option<&'static Expat> {
         if library.is_null() {
             return None;
         }
+        #[expect(
+            clippy::multiple_unsafe_ops_per_block,
+            reason = "one duty for all: the types are right"
+        )]
         // SAFETY: the types are those of expat.h.
-        Some(unsafe {
+        let expat = unsafe {
             Expat {
                 create: function(library, c"XML_ParserCreate"),
                 free: function(library, c"XML_ParserFree"),
@@ -293,7 +298,8 @@ fn expat() -> Option<&'static Expat> {
                 stop: function(library, c"XML_StopParser"),
                 error_code: function(library, c"XML_GetErrorCode"),
             }
-        })
+        };
+        Some(expat)
     });
     if expat.is_none() {
         assert!(

@@ -128,6 +128,8 @@ pub unsafe fn switch_word(
     value: MaybeUninit<usize>,
 ) -> Arrival {
     let mut handed = value;
+    #[cfg(sinew_msan)]
+    tools::take_as_written(&mut handed);
     let own: *mut Context;
     #[allow(unused_mut, reason = "changed where it is an operand")]
     // SAFETY: both contexts are as the caller vouches for.

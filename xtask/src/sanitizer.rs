@@ -17,7 +17,8 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// What a sanitizer needs of the compiler is behind a gate that this opens.
 const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
-/// The crates whose tests run under a sanitizer.
+/// The packages whose tests run under a sanitizer, and their folders.
+const PACKAGES: &[&str] = &["sinew-context", "sinew-core", "sinew"];
 const CRATES: &[&str] = &["context", "core", "sinew"];
 
 /// How the names of those tests begin that run under AddressSanitizer in `ci`: the switch, the stacks, coroutines and what they
@@ -126,14 +127,35 @@ impl Build {
         command
     }
 
-    /// Runs the unit tests and these integration tests.
-    fn run(&self, tests: &[String], rest: &[String], leave_out: &[&str]) -> Outcome {
+    /// Runs the unit tests of these packages, then these integration tests.
+    fn run(
+        &self,
+        units: &[&str],
+        tests: &[String],
+        rest: &[String],
+        leave_out: &[&str],
+    ) -> Outcome {
         let mut command = self.command();
-        command.args(["-p", "sinew-context", "-p", "sinew-core", "-p", "sinew"]);
+        for package in units {
+            command.args(["-p", package]);
+        }
         command.arg("--lib");
+        if let outcome @ (Outcome::Failed(_) | Outcome::Skipped(_)) =
+            self.finish(command, rest, leave_out)
+        {
+            return outcome;
+        }
+        let mut command = self.command();
+        for package in PACKAGES {
+            command.args(["-p", package]);
+        }
         for test in tests {
             command.args(["--test", test]);
         }
+        self.finish(command, rest, leave_out)
+    }
+
+    fn finish(&self, mut command: Command, rest: &[String], leave_out: &[&str]) -> Outcome {
         if !rest.iter().any(|arg| arg == "--") {
             command.arg("--");
         }
@@ -141,9 +163,10 @@ impl Build {
         for test in leave_out {
             command.args(["--skip", test]);
         }
+        let suppressions = root().join("xtask/lsan.supp");
         command.env(
             "LSAN_OPTIONS",
-            format!("suppressions={}", root().join("xtask/lsan.supp").display()),
+            format!("suppressions={}", suppressions.display()),
         );
         execute(&mut command)
     }
@@ -227,11 +250,11 @@ fn run_address(begin: &[&str], rest: &[String]) -> Outcome {
         sources: None,
     };
     let slow: &[&str] = if begin.is_empty() {
-        &[]
+        &["gdb_"]
     } else {
-        &["a_hundred_thousand"]
+        &["gdb_", "a_hundred_thousand"]
     };
-    match build.run(&tests, rest, slow) {
+    match build.run(PACKAGES, &tests, rest, slow) {
         Outcome::Passed => address_without_notes(),
         other => other,
     }
@@ -269,7 +292,13 @@ pub(crate) fn thread(rest: &[String]) -> Outcome {
         folder: "tsan",
         sources: Some(toolchain),
     };
-    build.run(&tests, rest, &["a_hundred_thousand"])
+    // The names of a backtrace are looked up in the tables by code with instruments, for a minute and more.
+    build.run(
+        PACKAGES,
+        &tests,
+        rest,
+        &["a_hundred_thousand", "a_backtrace_", "a_trace_", "gdb_"],
+    )
 }
 
 /// The switch and coroutines under MemorySanitizer. A use of what was never written, seeded in one of the tests, has to be
@@ -298,8 +327,15 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
         folder: "msan",
         sources: Some(toolchain),
     };
-    // The names of a backtrace are looked up in the tables by code with instruments, for a minute and more.
-    build.run(&tests, rest, &["a_hundred_thousand", "a_backtrace_"])
+    // It does not know that epoll writes events, which some unit tests of the runtime wait for.
+    let units = &["sinew-context", "sinew-core"];
+    // Backtraces as under ThreadSanitizer.
+    build.run(
+        units,
+        &tests,
+        rest,
+        &["a_hundred_thousand", "a_backtrace_", "a_trace_", "gdb_"],
+    )
 }
 
 /// Lives of coroutines from bytes that libFuzzer makes up, in a build with AddressSanitizer, for a minute or as long as its

@@ -53,6 +53,7 @@ const NOT_ADDRESS: &[(&str, &str)] = &[
     ("scheduler_ends", "limits memory"),
     ("inspect_listing", "measures memory"),
     ("event_stress", "takes minutes"),
+    ("stack_refused", "limits memory"),
 ];
 
 /// How the names of those tests begin that run under ThreadSanitizer: what crosses threads, and the switch.
@@ -311,7 +312,7 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
     let left_out = [
         NOWHERE,
         &[(
-            "coroutine_foreign",
+            "coroutine_callbacks",
             "what C code writes that has no instruments counts as never written",
         )],
     ]
@@ -341,7 +342,7 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
 /// Lives of coroutines from bytes that libFuzzer makes up, in a build with AddressSanitizer, for a minute or as long as its
 /// `-max_total_time=` says. What it finds it leaves in the folder that it is told of.
 pub(crate) fn fuzz(rest: &[String]) -> Outcome {
-    const TARGET: &str = "coroutine_model";
+    const TARGET: &str = "coroutine_lives";
     if !Command::new("c++")
         .arg("--version")
         .output()

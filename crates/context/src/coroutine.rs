@@ -134,8 +134,8 @@ impl Coroutine {
         };
         // SAFETY: `lent` has just been written.
         let place = unsafe { (*lent).control.body.get() };
-        // SAFETY: as above.
-        unsafe { *place = context };
+        // SAFETY: nobody else looks at it yet.
+        unsafe { place.write(context) };
         // SAFETY: derived from a non-null base.
         let control = unsafe { NonNull::new_unchecked(lent.cast()) };
         Self { control }

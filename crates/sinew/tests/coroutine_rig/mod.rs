@@ -1,4 +1,4 @@
-//! Lives of stand-alone coroutines, and a naive model of them: what `coroutine_model.rs` tries under proptest and the
+//! Lives of stand-alone coroutines, and a naive model of them: what `coroutine_lives.rs` tries under proptest and the
 //! fuzzer in `fuzz/` from bytes.
 //!
 //! A life is a list of operations on a few slots. The bodies do what each resume tells them, and note what happens in them;

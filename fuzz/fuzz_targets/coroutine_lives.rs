@@ -1,6 +1,6 @@
 //! Lives of coroutines from the fuzzer's bytes, against the model that the tests use.
 //!
-//! The body is `crates/sinew/tests/coroutine_rig`, which `coroutine_model.rs` beside it tries under proptest.
+//! The body is `crates/sinew/tests/coroutine_rig`, which `coroutine_lives.rs` beside it tries under proptest.
 
 #![no_main]
 

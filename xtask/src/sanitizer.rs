@@ -293,12 +293,19 @@ pub(crate) fn thread(rest: &[String]) -> Outcome {
         folder: "tsan",
         sources: Some(toolchain),
     };
-    // The names of a backtrace are looked up in the tables by code with instruments, for a minute and more.
+    // The names of a backtrace are looked up in the tables by code with instruments, for a minute and more; and a million
+    // tokens of one thread show nothing here.
     build.run(
         PACKAGES,
         &tests,
         rest,
-        &["a_hundred_thousand", "a_backtrace_", "a_trace_", "gdb_"],
+        &[
+            "a_hundred_thousand",
+            "a_backtrace_",
+            "a_trace_",
+            "gdb_",
+            "trees_that_are_deep_or_wide",
+        ],
     )
 }
 

@@ -1,5 +1,6 @@
 //! Backtraces inside of coroutines, taken by gdb and by std: the body's own frames by name, then those of whoever resumed.
 
+#![expect(unsafe_code, reason = "a name for gdb to stop at")]
 #![allow(clippy::print_stdout, reason = "says what it skips")]
 
 use std::process::Command;
@@ -21,7 +22,6 @@ const FRAMES: &[&str] = &[
 ];
 
 #[inline(never)]
-#[expect(unsafe_code, reason = "a name for gdb to stop at")]
 #[unsafe(no_mangle)]
 extern "C" fn sinew_test_stop_here(depth: usize) -> usize {
     std::hint::black_box(depth)

@@ -8,12 +8,16 @@
 //! No code of the user's (a value's drop, a clone) runs while such a lock is held, and waiting allocates nothing.
 
 mod fifo;
+mod raw_broadcast;
 mod raw_channel;
 mod raw_event;
 mod raw_mutex;
 mod raw_wait_group;
+mod raw_watch;
 
-pub use raw_channel::{Channel, SendFailed, TryRecv, TrySend};
-pub use raw_event::{Mode, RawEvent, Signal};
+pub use raw_broadcast::{Broadcast, BroadcastArm, Missing, NewsProbe};
+pub use raw_channel::{Channel, RecvArm, SendArm, SendFailed, TryRecv, TrySend};
+pub use raw_event::{EventArm, Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
-pub use raw_wait_group::{CountError, RawWaitGroup};
+pub use raw_wait_group::{CountError, RawWaitGroup, WaitGroupArm};
+pub use raw_watch::{ChangeArm, RawWatch};

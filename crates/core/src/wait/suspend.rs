@@ -55,6 +55,8 @@ pub enum Kind {
     Event = 11,
     /// The children of a scope to end.
     Scope = 12,
+    /// Whichever comes first of several things.
+    Select = 20,
 }
 
 impl Kind {
@@ -74,6 +76,7 @@ impl Kind {
             10 => Self::Cancel,
             11 => Self::Event,
             12 => Self::Scope,
+            20 => Self::Select,
             _ => Self::Nothing,
         }
     }
@@ -95,6 +98,7 @@ impl Kind {
             Self::Cancel => "cancel",
             Self::Event => "event",
             Self::Scope => "scope",
+            Self::Select => "select",
         }
     }
 }
@@ -118,6 +122,9 @@ pub unsafe trait Suspend {
 
     /// Stops the party, whose waiter is armed, until it is made runnable.
     fn suspend(&self, record: Record) -> Reason;
+
+    /// The party will not be suspended after all, though [`party`](Self::party) was called for that.
+    fn withdraw(&self) {}
 }
 
 /// Waits in the queue that `queue` finds in the locked state; gives the lock back meanwhile.

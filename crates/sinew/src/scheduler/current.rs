@@ -18,6 +18,8 @@ thread_local! {
     static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
     /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// Counts the selects of the thread, in steps that spread over the whole range.
+    static SELECTS: Cell<u32> = const { Cell::new(0) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -44,6 +46,14 @@ pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
     // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference stays on it: a cell
     // is not `Sync`.
     LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
+}
+
+/// A number for a select's turn. A golden section further each time: whoever takes every second one, or every
+/// third, of a thread's numbers gets them spread over the whole range too.
+pub(crate) fn next_select() -> u32 {
+    let number = SELECTS.get().wrapping_add(0x9E37_79B9);
+    SELECTS.set(number);
+    number
 }
 
 /// Sets the thread's scheduler and returns the one before.

@@ -124,6 +124,11 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// Whether it is a plain thread that waits.
+    pub(crate) fn is_thread(&self) -> bool {
+        matches!(self.place, Place::Thread)
+    }
+
     /// Waits for nothing but the deadline and a cancel.
     pub(crate) fn sleep(&self, record: Record) -> Reason {
         if let Some(reason) = self.refused() {
@@ -181,11 +186,21 @@ unsafe impl Suspend for Waiting<'_> {
                 // SAFETY: `party` initialised it for this wait.
                 let party = unsafe { &*party };
                 let reason = self.blame(party.wait(self.deadline_ns()));
-                // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
-                // the party needs no drop and stays readable for the unlinking.
-                drop(unsafe { std::ptr::read(&raw const party.thread) });
+                self.withdraw();
                 reason
             }
+        }
+    }
+
+    #[inline]
+    fn withdraw(&self) {
+        if let Place::Thread | Place::Frame = self.place {
+            let party = self.thread.get().cast::<ThreadParty>();
+            // SAFETY: `party` initialised it for this wait.
+            let party = unsafe { &*party };
+            // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
+            // the party needs no drop and stays readable for the unlinking.
+            drop(unsafe { std::ptr::read(&raw const party.thread) });
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod channel;
 mod mutex;
+pub mod select;
 mod wait_group;
 
 pub use mutex::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! The raw synchronisation primitives: what a mutex, a channel, an event and a wait group are made of.
+//! The raw synchronisation primitives: what locks, channels, events, semaphores and the like are made of.
 //!
 //! Each keeps its state and its queue of waiting parties under a [`Lock`](crate::lock::Lock) of its own, and
 //! waits by [`wait_in`](crate::wait::wait_in), so that coroutines of any scheduler and plain threads can
@@ -8,12 +8,22 @@
 //! No code of the user's (a value's drop, a clone) runs while such a lock is held, and waiting allocates nothing.
 
 mod fifo;
+mod raw_barrier;
 mod raw_channel;
+mod raw_condvar;
 mod raw_event;
 mod raw_mutex;
+mod raw_once;
+mod raw_rwlock;
+mod raw_semaphore;
 mod raw_wait_group;
 
+pub use raw_barrier::{RawBarrier, Role};
 pub use raw_channel::{Channel, SendFailed, TryRecv, TrySend};
+pub use raw_condvar::RawCondvar;
 pub use raw_event::{Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
+pub use raw_once::{Begin, NOT_AN_ID, RawOnce, TryBegin, Turn};
+pub use raw_rwlock::RawRwLock;
+pub use raw_semaphore::{Overflow, RawSemaphore, TryDown};
 pub use raw_wait_group::{CountError, RawWaitGroup};

@@ -55,6 +55,18 @@ pub enum Kind {
     Event = 11,
     /// The children of a scope to end.
     Scope = 12,
+    /// A reader-writer lock, to read.
+    Read = 16,
+    /// A reader-writer lock, to write.
+    Write = 17,
+    /// A condition variable to be notified.
+    Condvar = 18,
+    /// Permits of a semaphore.
+    Semaphore = 19,
+    /// The other parties of a barrier.
+    Barrier = 20,
+    /// Another's initialisation to end.
+    Once = 21,
 }
 
 impl Kind {
@@ -74,6 +86,12 @@ impl Kind {
             10 => Self::Cancel,
             11 => Self::Event,
             12 => Self::Scope,
+            16 => Self::Read,
+            17 => Self::Write,
+            18 => Self::Condvar,
+            19 => Self::Semaphore,
+            20 => Self::Barrier,
+            21 => Self::Once,
             _ => Self::Nothing,
         }
     }
@@ -95,6 +113,12 @@ impl Kind {
             Self::Cancel => "cancel",
             Self::Event => "event",
             Self::Scope => "scope",
+            Self::Read => "read lock",
+            Self::Write => "write lock",
+            Self::Condvar => "condvar",
+            Self::Semaphore => "semaphore",
+            Self::Barrier => "barrier",
+            Self::Once => "once",
         }
     }
 }

@@ -37,7 +37,7 @@ use crate::coroutine::word::Word;
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::body::{Payload, drop_quietly};
-use crate::scheduler::{forced, thread_state};
+use crate::scheduler::{current, forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
 const SWALLOWED_MAX: u32 = 16;
@@ -423,6 +423,20 @@ impl Control {
     /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.
     #[inline(never)]
     unsafe fn switch_in_with_fp_env(&self, word: Word) -> Word {
+        if cfg!(debug_assertions) {
+            // The resumer's are not the body's, which may suspend.
+            let held = current::set_spin_locks(0);
+            // SAFETY: passed on to the caller.
+            let word = unsafe { self.switch_in_between_fp_envs(word) };
+            current::set_spin_locks(held);
+            return word;
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.switch_in_between_fp_envs(word) }
+    }
+
+    #[inline(always)]
+    unsafe fn switch_in_between_fp_envs(&self, word: Word) -> Word {
         if !self.keeps_fp_env {
             let outer = FpEnv::current();
             self.fp_env.set(outer);
@@ -446,6 +460,7 @@ impl Control {
     #[inline(always)]
     #[track_caller]
     pub(super) fn check_fp_env(&self) {
+        current::expect_no_spin_lock();
         if cfg!(debug_assertions) && !self.keeps_fp_env {
             thread_state::expect_fp_env(self.fp_env.get());
         }

@@ -1,5 +1,5 @@
 //! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, whether
-//! that may wait, and its estate.
+//! that may wait, how many spin locks are held, and its estate.
 //!
 //! Owns: the pointer, the flag and the thread's estate. The pointer is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
@@ -7,6 +7,8 @@
 
 use std::cell::Cell;
 use std::ptr;
+
+use sinew_core::sync::NOT_AN_ID;
 
 use crate::coroutine::Estate;
 use crate::scheduler::Scheduler;
@@ -18,6 +20,8 @@ thread_local! {
     static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
     /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// How many spin locks the code that runs holds. Counted in debug builds only.
+    static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -44,6 +48,53 @@ pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
     // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference stays on it: a cell
     // is not `Sync`.
     LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
+}
+
+/// How many spin locks the code that runs holds; set by what takes and releases them, and by what runs other code in between.
+#[inline]
+pub(crate) fn spin_locks() -> u32 {
+    SPIN_LOCKS.get()
+}
+
+/// Sets the number of [`spin_locks`], and returns the one before.
+#[inline]
+pub(crate) fn set_spin_locks(count: u32) -> u32 {
+    SPIN_LOCKS.replace(count)
+}
+
+/// Panics in a debug build if the code that runs holds a spin lock: it is about to suspend, or could be.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn expect_no_spin_lock() {
+    if cfg!(debug_assertions) && SPIN_LOCKS.get() != 0 && !std::thread::panicking() {
+        panic!(
+            "a spin lock is held across a call that can suspend; whoever wants it meanwhile would spin"
+        );
+    }
+}
+
+/// A number of the calling thread that no other live one has, and no coroutine.
+#[inline]
+pub(crate) fn thread_number() -> u64 {
+    SPIN_LOCKS.with(|own| NOT_AN_ID | ptr::from_ref(own).addr() as u64)
+}
+
+/// The id of the current coroutine; 0 where there is none.
+#[inline]
+pub(crate) fn party_id() -> u64 {
+    match place() {
+        Place::Coroutine(_, block) => block.id(),
+        Place::Thread | Place::Frame => 0,
+    }
+}
+
+/// Who the calling code is run by: the id of the coroutine, or a thread's number.
+#[inline]
+pub(crate) fn party_number() -> u64 {
+    match place() {
+        Place::Coroutine(_, block) => block.id(),
+        Place::Thread | Place::Frame => thread_number(),
+    }
 }
 
 /// Sets the thread's scheduler and returns the one before.

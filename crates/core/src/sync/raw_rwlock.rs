@@ -187,8 +187,10 @@ impl RawRwLock {
         );
         state.writing = false;
         self.owner.store(0, Relaxed);
-        let woken = self.admit(&mut state, Turn::Readers);
-        state.readers += 1;
+        state.readers = 1;
+        // Whatever writers wait: it is the readers' turn.
+        let mut woken = WakeList::new();
+        state.admit_readers(&mut woken);
         drop(state);
         woken.wake_all();
     }

@@ -1,9 +1,6 @@
 //! The raw reader-writer lock: who goes in, in which order, and that nobody is forgotten.
 #![cfg(not(loom))]
-#![expect(
-    unsafe_code,
-    reason = "unlocks by hand, and guards a cell by the lock"
-)]
+#![expect(unsafe_code, reason = "unlocks by hand, and guards a cell by the lock")]
 
 mod party;
 
@@ -225,10 +222,7 @@ struct Both {
 
 impl Both {
     fn compare(&self, model: &Model) {
-        assert_eq!(
-            self.lock.holders(),
-            (model.readers, model.writer.is_some())
-        );
+        assert_eq!(self.lock.holders(), (model.readers, model.writer.is_some()));
         assert_eq!(self.lock.owner(), model.writer.unwrap_or(0));
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! No code of the user's (a value's drop, a clone) runs while such a lock is held, and waiting allocates nothing.
 
+#![expect(unsafe_code, reason = "follows the object of a wait record")]
+
 mod fifo;
 mod raw_barrier;
 mod raw_channel;
@@ -27,3 +29,24 @@ pub use raw_once::{Begin, NOT_AN_ID, RawOnce, TryBegin, Turn};
 pub use raw_rwlock::RawRwLock;
 pub use raw_semaphore::{Overflow, RawSemaphore, TryDown};
 pub use raw_wait_group::{CountError, RawWaitGroup};
+
+use crate::wait::Kind;
+
+/// The id of the coroutine that holds what a waiter with this record waits for; 0 if none is known to.
+///
+/// # Safety
+///
+/// `kind` and `object` are from a record whose waiter has not gone on and cannot before this returns: it borrows what it
+/// waits for, which keeps that in place.
+#[must_use]
+pub unsafe fn owner_at(kind: Kind, object: usize) -> u64 {
+    match kind {
+        // SAFETY: the caller's duties are the same.
+        Kind::Mutex => unsafe { RawMutex::owner_at(object) },
+        // SAFETY: as above.
+        Kind::Read | Kind::Write => unsafe { RawRwLock::owner_at(object) },
+        // SAFETY: as above.
+        Kind::Once => unsafe { RawOnce::runner_at(object) },
+        _ => 0,
+    }
+}

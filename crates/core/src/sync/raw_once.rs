@@ -241,7 +241,8 @@ impl RawOnce {
         if let Some(first) = lines.doers.claim_front(Reason::Woken) {
             // SAFETY: the slot of everyone in this queue is its number, in its frame, and it cannot go on before the wake.
             let next = unsafe { *first.slot().cast::<u64>() };
-            self.runner.store(next, Relaxed);
+            // ORDERING: Release: who sees the new runner sees that it is claimed, so does not take it for one that waits here.
+            self.runner.store(next, Release);
             woken.push(first);
         } else {
             // INVARIANT: I2.

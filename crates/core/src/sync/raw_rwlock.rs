@@ -39,7 +39,7 @@
 
 use core::fmt;
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::facade::{AtomicU64, const_unless_loom};
 use crate::lock::{Guard, Lock};
@@ -317,7 +317,8 @@ impl RawRwLock {
             state.writing = true;
             // SAFETY: the slot of everyone in this queue is its id, in its frame, and it cannot go on before the wake.
             let owner = unsafe { *first.slot().cast::<u64>() };
-            self.owner.store(owner, Relaxed);
+            // ORDERING: Release: who sees the new owner sees that it is claimed, so does not take it for one that waits here.
+            self.owner.store(owner, Release);
             woken.push(first);
             return woken;
         }

@@ -56,17 +56,17 @@ pub enum Kind {
     /// The children of a scope to end.
     Scope = 12,
     /// A reader-writer lock, to read.
-    Read = 16,
+    Read = 13,
     /// A reader-writer lock, to write.
-    Write = 17,
+    Write = 14,
     /// A condition variable to be notified.
-    Condvar = 18,
+    Condvar = 15,
     /// Permits of a semaphore.
-    Semaphore = 19,
+    Semaphore = 16,
     /// The other parties of a barrier.
-    Barrier = 20,
+    Barrier = 17,
     /// Another's initialisation to end.
-    Once = 21,
+    Once = 18,
 }
 
 impl Kind {
@@ -86,14 +86,21 @@ impl Kind {
             10 => Self::Cancel,
             11 => Self::Event,
             12 => Self::Scope,
-            16 => Self::Read,
-            17 => Self::Write,
-            18 => Self::Condvar,
-            19 => Self::Semaphore,
-            20 => Self::Barrier,
-            21 => Self::Once,
+            13 => Self::Read,
+            14 => Self::Write,
+            15 => Self::Condvar,
+            16 => Self::Semaphore,
+            17 => Self::Barrier,
+            18 => Self::Once,
             _ => Self::Nothing,
         }
+    }
+
+    /// Whether the thing waited for may be held by a coroutine before whose going on the waiter cannot go on:
+    /// [`owner_at`](crate::sync::owner_at) says by which.
+    #[must_use]
+    pub const fn has_owner(self) -> bool {
+        matches!(self, Self::Mutex | Self::Read | Self::Write | Self::Once)
     }
 
     /// What a listing calls it.

@@ -423,20 +423,6 @@ impl Control {
     /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.
     #[inline(never)]
     unsafe fn switch_in_with_fp_env(&self, word: Word) -> Word {
-        if cfg!(debug_assertions) {
-            // The resumer's are not the body's, which may suspend.
-            let held = current::set_spin_locks(0);
-            // SAFETY: passed on to the caller.
-            let word = unsafe { self.switch_in_between_fp_envs(word) };
-            current::set_spin_locks(held);
-            return word;
-        }
-        // SAFETY: passed on to the caller.
-        unsafe { self.switch_in_between_fp_envs(word) }
-    }
-
-    #[inline(always)]
-    unsafe fn switch_in_between_fp_envs(&self, word: Word) -> Word {
         if !self.keeps_fp_env {
             let outer = FpEnv::current();
             self.fp_env.set(outer);
@@ -460,7 +446,7 @@ impl Control {
     #[inline(always)]
     #[track_caller]
     pub(super) fn check_fp_env(&self) {
-        current::expect_no_spin_lock();
+        current::expect_no_spin_lock_of_body();
         if cfg!(debug_assertions) && !self.keeps_fp_env {
             thread_state::expect_fp_env(self.fp_env.get());
         }

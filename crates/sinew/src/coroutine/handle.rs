@@ -23,6 +23,7 @@ use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{pack, unpack};
 use crate::error::Error;
 use crate::join::Outcome;
+use crate::scheduler::current;
 use crate::scheduler::spawn::SpawnError;
 
 /// A closure on a stack of its own, which suspends with an `Out`, is resumed with an `In` and ends with a `Ret`.
@@ -190,6 +191,7 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
                 }
             }
         }
+        let _outside = current::SpinLocksOutside::note();
         let value = ManuallyDrop::new(value);
         // SAFETY: it has just been entered; the body's side takes the value.
         let word = unsafe { control.switch_in(pack(&value)) };

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use sinew_core::sync::{RawMutex, RawOnce, RawRwLock};
+use sinew_core::sync::owner_at;
 use sinew_core::wait::Kind;
 
 use crate::inspect::Wait;
@@ -195,8 +195,8 @@ impl Suspended {
         })?;
         let in_graph = match this.kind {
             Kind::Join => true,
-            Kind::Mutex | Kind::Scope | Kind::Read | Kind::Write | Kind::Once => is_mine,
-            _ => false,
+            Kind::Scope => is_mine,
+            kind => kind.has_owner() && is_mine,
         };
         if !in_graph || this.id == 0 || cycle::has_way_out(block, is_mine) {
             return None;
@@ -243,15 +243,10 @@ fn edges(waits: &[Suspended]) -> Vec<Vec<usize>> {
         .iter()
         .map(|wait| match wait.kind {
             Kind::Join => one(wait.owner),
+            Kind::Scope => children.get(&wait.object).cloned().unwrap_or_default(),
             // SAFETY: `read` takes those of this thread's scheduler only: the waiter is suspended in the wait that the record
             // is of, and cannot go on before this thread switches to it.
-            Kind::Mutex => one(unsafe { RawMutex::owner_at(wait.object) }),
-            // SAFETY: as above.
-            Kind::Read | Kind::Write => one(unsafe { RawRwLock::owner_at(wait.object) }),
-            // SAFETY: as above.
-            Kind::Once => one(unsafe { RawOnce::runner_at(wait.object) }),
-            Kind::Scope => children.get(&wait.object).cloned().unwrap_or_default(),
-            _ => Vec::new(),
+            kind => one(unsafe { owner_at(kind, wait.object) }),
         })
         .collect()
 }

@@ -22,6 +22,8 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
     /// How many spin locks the code that runs holds. Counted in debug builds only.
     static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
+    /// How many of them were held when the innermost stand-alone coroutine was resumed.
+    static SPIN_LOCKS_OUTSIDE: Cell<u32> = const { Cell::new(0) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -50,7 +52,7 @@ pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
     LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
 }
 
-/// How many spin locks the code that runs holds; set by what takes and releases them, and by what runs other code in between.
+/// How many spin locks the code that runs holds; set by what takes and releases them.
 #[inline]
 pub(crate) fn spin_locks() -> u32 {
     SPIN_LOCKS.get()
@@ -62,6 +64,9 @@ pub(crate) fn set_spin_locks(count: u32) -> u32 {
     SPIN_LOCKS.replace(count)
 }
 
+const HELD_ACROSS: &str =
+    "a spin lock is held across a call that can suspend; whoever wants it meanwhile would spin";
+
 /// Panics in a debug build if the code that runs holds a spin lock: it is about to suspend, or could be.
 #[inline(always)]
 #[track_caller]
@@ -70,6 +75,42 @@ pub(crate) fn expect_no_spin_lock() {
         panic!(
             "a spin lock is held across a call that can suspend; whoever wants it meanwhile would spin"
         );
+    }
+}
+
+/// The same for a stand-alone coroutine that suspends: what its resumer holds is the resumer's affair.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn expect_no_spin_lock_of_body() {
+    if cfg!(debug_assertions)
+        && SPIN_LOCKS.get() > SPIN_LOCKS_OUTSIDE.get()
+        && !std::thread::panicking()
+    {
+        panic!("{HELD_ACROSS}");
+    }
+}
+
+/// A stand-alone coroutine is resumed: the spin locks that are held until here are not its own. Until this is dropped.
+#[must_use]
+pub(crate) struct SpinLocksOutside(u32);
+
+impl SpinLocksOutside {
+    #[inline(always)]
+    pub(crate) fn note() -> Self {
+        Self(if cfg!(debug_assertions) {
+            SPIN_LOCKS_OUTSIDE.replace(SPIN_LOCKS.get())
+        } else {
+            0
+        })
+    }
+}
+
+impl Drop for SpinLocksOutside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            SPIN_LOCKS_OUTSIDE.set(self.0);
+        }
     }
 }
 

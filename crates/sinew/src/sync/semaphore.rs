@@ -210,7 +210,8 @@ impl Semaphore {
     /// Takes `number` permits if there are so many, nobody waits, and the semaphore is open.
     #[inline]
     pub fn try_acquire_many(&self, number: usize) -> Option<Permit<'_>> {
-        (self.raw.try_down(number) == TryDown::Taken).then_some(Permit {
+        // Not made unless it is due: the drop of one gives permits.
+        (self.raw.try_down(number) == TryDown::Taken).then(|| Permit {
             semaphore: self,
             count: number,
         })

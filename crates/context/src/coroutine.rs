@@ -12,12 +12,14 @@
 #![expect(unsafe_code, reason = "runs a closure on a raw stack")]
 
 use core::any::Any;
-use core::mem::MaybeUninit;
-use core::ptr::NonNull;
+use core::cell::{Cell, UnsafeCell};
+use core::fmt;
+use core::mem::{MaybeUninit, offset_of};
+use core::ptr::{self, NonNull};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::arch::{Context, FpEnv, switch, switch_final};
+use crate::arch::{Context, FpEnv, switch, switch_final, switch_word};
 use crate::frame::prepare;
 
 /// How a call of [`Coroutine::enter`] came back.
@@ -31,22 +33,32 @@ pub enum Entered {
     Panicked(Box<dyn Any + Send>),
 }
 
+/// How a body ended: with a word, or by a panic.
+type End = Result<usize, Box<dyn Any + Send>>;
+
 /// The record at the base of the stack.
+#[repr(C)]
 struct Control {
     /// Where the body goes on.
-    body: Context,
+    body: UnsafeCell<Context>,
     /// Where the one who entered goes on; the first frame links to it.
-    caller: Context,
+    caller: UnsafeCell<Context>,
     /// Whether the body has made its last switch.
-    has_ended: bool,
+    has_ended: Cell<bool>,
     /// Written before that.
-    end: MaybeUninit<Result<usize, Box<dyn Any + Send>>>,
+    end: UnsafeCell<MaybeUninit<End>>,
 }
 
-/// The body's way back to whoever entered it.
-#[derive(Debug)]
+/// The body's way back to whoever entered it: the record, seen from inside.
+#[repr(transparent)]
 pub struct Yielder {
-    control: NonNull<Control>,
+    control: Control,
+}
+
+impl fmt::Debug for Yielder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Yielder").finish_non_exhaustive()
+    }
 }
 
 impl Yielder {
@@ -57,11 +69,7 @@ impl Yielder {
     /// Called on the coroutine's own stack, while it is the innermost entered one of its thread.
     #[inline]
     pub unsafe fn suspend(&self, word: usize) -> usize {
-        let control = self.control.as_ptr();
-        // SAFETY: I1: the control record is alive while its body runs.
-        let body = unsafe { &raw mut (*control).body };
-        // SAFETY: as above.
-        let caller = unsafe { &raw const (*control).caller };
+        let (body, caller) = (self.control.body.get(), self.control.caller.get());
         // SAFETY: `caller` was saved by the `enter` that runs this body.
         unsafe { switch(body, caller, word) }
     }
@@ -100,10 +108,10 @@ impl Coroutine {
         let top = (base.addr().get() - size_of::<Lent<F>>()) & !(align - 1);
         let lent = base.as_ptr().with_addr(top).cast::<Lent<F>>();
         let control = Control {
-            body: Context::EMPTY,
-            caller: Context::EMPTY,
-            has_ended: false,
-            end: MaybeUninit::uninit(),
+            body: UnsafeCell::new(Context::EMPTY),
+            caller: UnsafeCell::new(Context::EMPTY),
+            has_ended: Cell::new(false),
+            end: UnsafeCell::new(MaybeUninit::uninit()),
         };
         // SAFETY: aligned above, inside the lent memory.
         unsafe {
@@ -113,7 +121,7 @@ impl Coroutine {
             })
         };
         // SAFETY: `lent` has just been written.
-        let caller = unsafe { &raw const (*lent).control.caller };
+        let caller = unsafe { (*lent).control.caller.get() };
         // SAFETY: everything below `top`, which is 16-byte aligned, is free; `caller` lives as long as
         // the stack is lent.
         let context = unsafe {
@@ -125,7 +133,7 @@ impl Coroutine {
             )
         };
         // SAFETY: `lent` has just been written.
-        unsafe { (*lent).control.body = context };
+        unsafe { *(*lent).control.body.get() = context };
         // SAFETY: derived from a non-null base.
         let control = unsafe { NonNull::new_unchecked(lent.cast()) };
         Self { control }
@@ -138,19 +146,23 @@ impl Coroutine {
     /// The coroutine has not ended, is not running, and the thread is the one of the earlier entries.
     #[inline]
     pub unsafe fn enter(&mut self, word: usize) -> Entered {
-        let control = self.control.as_ptr();
         // SAFETY: I1.
-        let caller = unsafe { &raw mut (*control).caller };
-        // SAFETY: I1.
-        let body = unsafe { &raw const (*control).body };
+        let control = unsafe { self.control.as_ref() };
+        let (caller, body) = (control.caller.get(), control.body.get());
         // SAFETY: `body` was prepared by `new` or saved by `suspend`, and is not running.
-        let word = unsafe { switch(caller, body, word) };
-        // SAFETY: I1: the stack is still lent; the body does not run now.
-        if unsafe { (*control).has_ended } {
-            // SAFETY: I1.
-            let end = unsafe { &raw const (*control).end };
-            // SAFETY: written by the body's last switch, and read once: nobody enters again.
-            return match unsafe { end.cast::<Result<usize, Box<dyn Any + Send>>>().read() } {
+        let arrival = unsafe { switch_word(caller, body, MaybeUninit::new(word)) };
+        // The same place as before. PERF: the next entry can start without waiting for a load.
+        let control = arrival.context.addr() - offset_of!(Control, caller);
+        let control = ptr::with_exposed_provenance_mut::<Control>(control);
+        // SAFETY: not null.
+        self.control = unsafe { NonNull::new_unchecked(control) };
+        // SAFETY: I1: the stack is still lent.
+        let control = unsafe { self.control.as_ref() };
+        // SAFETY: both sides hand over whole words.
+        let word = unsafe { arrival.word.assume_init() };
+        if control.has_ended.get() {
+            // SAFETY: written by the body before its last switch, and read once: nobody enters again.
+            return match unsafe { control.end.get().cast::<End>().read() } {
                 Ok(word) => Entered::Returned(word),
                 Err(payload) => Entered::Panicked(payload),
             };
@@ -180,28 +192,19 @@ unsafe extern "C" fn enter_body<F>(lent: usize, word: usize) -> !
 where
     F: FnOnce(&Yielder, usize) -> usize,
 {
-    let lent = core::ptr::with_exposed_provenance_mut::<Lent<F>>(lent);
+    let lent = ptr::with_exposed_provenance_mut::<Lent<F>>(lent);
     // SAFETY: `new` wrote it.
     let body = unsafe { &raw const (*lent).body };
     // SAFETY: and this is the only time it is taken.
     let body = unsafe { body.cast::<F>().read() };
-    // SAFETY: `lent` is not null.
-    let control = unsafe { NonNull::new_unchecked(lent.cast::<Control>()) };
-    let yielder = Yielder { control };
-    let end = catch_unwind(AssertUnwindSafe(|| body(&yielder, word)));
-    let control = control.as_ptr();
-    // SAFETY: I1.
-    let place = unsafe { &raw mut (*control).end };
-    // SAFETY: I1.
-    unsafe {
-        place
-            .cast::<Result<usize, Box<dyn Any + Send>>>()
-            .write(end)
-    };
-    // SAFETY: I1.
-    unsafe { (*control).has_ended = true };
-    // SAFETY: I1.
-    let caller = unsafe { &raw const (*control).caller };
+    // SAFETY: I1; from here on it is only shared.
+    let control = unsafe { &*lent.cast::<Control>() };
+    // SAFETY: transparent over the record.
+    let yielder = unsafe { &*ptr::from_ref(control).cast::<Yielder>() };
+    let end = catch_unwind(AssertUnwindSafe(|| body(yielder, word)));
+    // SAFETY: only the body's side looks at it before `has_ended`.
+    unsafe { control.end.get().cast::<End>().write(end) };
+    control.has_ended.set(true);
     // SAFETY: `caller` was saved by the `enter` that runs this body; nothing is left to drop here.
-    unsafe { switch_final(caller, 0) }
+    unsafe { switch_final(control.caller.get(), 0) }
 }

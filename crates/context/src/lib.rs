@@ -14,6 +14,6 @@ pub mod frame;
 pub mod stack;
 pub mod tools;
 
-pub use arch::{Context, FpEnv, switch, switch_final, switch_word};
+pub use arch::{Arrival, Context, FpEnv, switch, switch_final, switch_word};
 pub use coroutine::{Coroutine, Entered, Yielder};
 pub use errno::Errno;

@@ -8,7 +8,9 @@
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 mod x86_64;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
-pub use x86_64::{Context, FpEnv, stack_pointer, start, switch, switch_final, switch_word};
+pub use x86_64::{
+    Arrival, Context, FpEnv, stack_pointer, start, switch, switch_final, switch_word,
+};
 
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]
 compile_error!("sinew-context has no switch for this target yet: x86-64 System V only");

@@ -417,7 +417,7 @@ impl Control {
     #[inline(always)]
     unsafe fn switch_in_plainly(&self, word: Word) -> Word {
         // SAFETY: the body's context was prepared or saved, and has not been resumed since.
-        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
+        unsafe { switch_word(self.caller.get(), self.body.get(), word).word }
     }
 
     /// As `switch_in`; the resumer keeps its control words, and the body its own if it has any.

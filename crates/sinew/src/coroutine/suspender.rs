@@ -73,7 +73,7 @@ impl<In, Out> Suspender<In, Out> {
         let caller = self.control.caller.get();
         // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context was saved
         // by the `switch_in` that runs it. The other side takes `out`.
-        let word = unsafe { switch_word(body, caller, pack(&out)) };
+        let word = unsafe { switch_word(body, caller, pack(&out)).word };
         self.control.errno().set(number);
         if self.control.is_cancelled() {
             if self.control.must_end() {

@@ -217,7 +217,6 @@ fn a_condvar_returns_with_the_lock_held_whatever_ended_the_wait() {
                     let result = catch_unwind(AssertUnwindSafe(|| changed.wait(&mut guard)));
                     note.set(mutex.try_lock().is_none());
                     *guard += 1;
-                    yield_now().ok();
                     drop(guard);
                     match result {
                         Ok(Ok(())) => "notified",
@@ -238,6 +237,8 @@ fn a_condvar_returns_with_the_lock_held_whatever_ended_the_wait() {
             for _ in 0..10 {
                 yield_now().unwrap();
             }
+            // The grace of nothing is over when a later time has come.
+            sinew::sleep(MOMENT).unwrap();
             assert!(!seen.get(), "it returned without the lock");
             drop(held);
             assert_eq!(waiter.join().unwrap(), end);

@@ -98,6 +98,21 @@ fn semaphore_with_one_that_wants_many() {
     permits(2, 2, &[(1, None), (2, TIMEOUT), (1, None)]);
 }
 
+/// The first in the line gives up, and nobody gives permits: who comes behind it is served by it.
+#[test]
+fn semaphore_served_by_one_that_gives_up() {
+    check(3, || {
+        let semaphore = Arc::new(RawSemaphore::new(1));
+        let large = {
+            let semaphore = semaphore.clone();
+            thread::spawn(move || semaphore.down(2, &*Party::new(TIMEOUT)))
+        };
+        assert_eq!(semaphore.down(1, &*Party::new(None)), Ok(()));
+        assert_eq!(large.join().unwrap(), Err(Reason::Timeout));
+        assert_eq!(semaphore.value(), 0);
+    });
+}
+
 /// Two wait at an empty semaphore; one `up` and a close come.
 #[test]
 fn semaphore_up_and_close() {
@@ -216,6 +231,22 @@ fn rwlock_with_a_reader_among_writers() {
             (Side::Write, TIMEOUT),
         ],
     );
+}
+
+/// A writer gives up while one reads and keeps reading: the reader that comes behind it is let in.
+#[test]
+fn rwlock_opened_by_a_writer_that_gives_up() {
+    check(3, || {
+        let lock = Arc::new(RawRwLock::new());
+        assert!(lock.try_read());
+        let writer = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.write(&*Party::new(TIMEOUT), 1))
+        };
+        assert_eq!(lock.read(&*Party::new(None)), Ok(()));
+        assert_eq!(writer.join().unwrap(), Err(Reason::Timeout));
+        assert_eq!(lock.holders(), (2, false));
+    });
 }
 
 #[test]

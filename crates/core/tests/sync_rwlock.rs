@@ -7,6 +7,7 @@ mod party;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc;
 use std::thread;
 
 use party::oracle::{Oracle, wait_within};
@@ -160,6 +161,32 @@ fn a_writer_that_gives_up_is_not_in_the_way() {
     });
     assert_eq!(lock.write(&writer, 2), Err(Reason::Cancelled));
     assert_eq!(readers.get(), 3);
+}
+
+/// Nobody comes who would put it right: the writer that gives up does.
+// contract: Y2
+#[test]
+fn readers_behind_a_writer_that_gives_up_are_let_in_by_it() {
+    let lock = RawRwLock::new();
+    assert!(lock.try_read());
+    thread::scope(|scope| {
+        let reader = Cell::new(None);
+        let writer = ScriptParty::new(|now| {
+            let (tell, told) = mpsc::channel();
+            let lock = &lock;
+            reader.set(Some(scope.spawn(move || {
+                // It fails, instead of hanging, if it is forgotten.
+                let party = ThreadParty::with(Limit::After(1_000_000, Reason::Timeout));
+                tell.send(party.signals()).unwrap();
+                lock.read(&party)
+            })));
+            told.recv().unwrap().wait_until_waiting(1);
+            assert!(now.strike(Reason::Timeout));
+        });
+        assert_eq!(lock.write(&writer, 1), Err(Reason::Timeout));
+        assert_eq!(reader.take().unwrap().join().unwrap(), Ok(()));
+    });
+    assert_eq!(lock.holders(), (2, false));
 }
 
 /// What the lock should do, written down naively.

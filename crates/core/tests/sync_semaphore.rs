@@ -6,6 +6,7 @@ mod party;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
 use std::thread;
 
 use party::oracle::{Oracle, wait_within};
@@ -80,6 +81,31 @@ fn one_that_gives_up_is_not_in_the_way() {
         assert_eq!(semaphore.down(1, &small), Ok(()));
     });
     assert_eq!(semaphore.down(3, &large), Err(Reason::Timeout));
+    assert_eq!(semaphore.value(), 0);
+}
+
+/// Nobody comes who would put it right: the one that gives up does.
+// contract: Y4
+#[test]
+fn who_was_behind_one_that_gives_up_is_served_by_it() {
+    let semaphore = RawSemaphore::new(1);
+    thread::scope(|scope| {
+        let small = Cell::new(None);
+        let large = ScriptParty::new(|now| {
+            let (tell, told) = mpsc::channel();
+            let semaphore = &semaphore;
+            small.set(Some(scope.spawn(move || {
+                // It fails, instead of hanging, if it is forgotten.
+                let party = ThreadParty::with(Limit::After(1_000_000, Reason::Timeout));
+                tell.send(party.signals()).unwrap();
+                semaphore.down(1, &party)
+            })));
+            told.recv().unwrap().wait_until_waiting(1);
+            assert!(now.strike(Reason::Timeout));
+        });
+        assert_eq!(semaphore.down(2, &large), Err(Reason::Timeout));
+        assert_eq!(small.take().unwrap().join().unwrap(), Ok(()));
+    });
     assert_eq!(semaphore.value(), 0);
 }
 

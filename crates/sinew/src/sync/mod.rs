@@ -3,6 +3,12 @@
 //! The names and shapes are std's. A wait suspends the coroutine, or blocks the plain thread; each waiting method `x` has
 //! `try_x`, which never waits, and `x_timeout` and `x_deadline`. Nothing is poisoned: whether a thread panics says nothing
 //! about a coroutine.
+//!
+//! Those who wait are served in the order in which they came. What is free may be taken past them in a [`Mutex`] only, and there a
+//! bounded number of times; a [`Semaphore`] and an [`RwLock`] are handed over. An [`RwLock`] lets all its readers in at a time, by turns
+//! with one writer. What was handed over stands: a deadline or a cancel that comes later changes nothing.
+//!
+//! A [`SpinLock`] never suspends, and the wait of a [`LazyLock`] does not end early.
 
 mod barrier;
 pub mod channel;

@@ -23,6 +23,7 @@ use crate::scheduler::block::{Block, BlockRef, life};
 use crate::scheduler::body::{self, Payload};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{cycle, spawn, unhandled};
+use crate::sync::select::EndArm;
 use crate::sys::clock;
 
 /// How a coroutine ended.
@@ -331,6 +332,13 @@ impl<T> JoinHandle<T> {
     /// As [`JoinHandle::wait`]; `Timeout` at the deadline.
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), WaitError> {
         self.wait_until(Some(clock::instant_ns(deadline)))
+    }
+
+    /// To wait for the end as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    /// A coroutine that waits for its own end so is not refused: another arm may end the wait.
+    #[must_use]
+    pub fn wait_arm(&self) -> EndArm<'_> {
+        EndArm::new(&self.block)
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {

@@ -2,7 +2,7 @@
 //!
 //! [`run`] starts a scheduler on the calling thread; inside, [`spawn_local`] and [`go_local`] start coroutines. What would block a
 //! thread suspends the coroutine instead: the locks and channels of [`sync`], the sockets of [`net`], [`sleep`], [`park`],
-//! a join. Each wait can time out, and can be cancelled ([`CancelToken`]). Outside of a scheduler the same calls
+//! a join; [`select!`] waits for whichever comes first. Each wait can time out, and can be cancelled ([`CancelToken`]). Outside of a scheduler the same calls
 //! block the thread.
 //!
 //! A coroutine stays on its thread once it has started, and never outlives the call of [`run`] that it belongs to: so `Rc`,

@@ -6,7 +6,7 @@
 
 mod io_rig;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,11 @@ use std::time::Duration;
 use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
 use sinew::event::{Event, EventTable, TableWaitError};
 use sinew::io::Interest;
-use sinew::sync::channel::{Receiver, Sender, bounded, rendezvous, unbounded};
+use sinew::sync::channel::broadcast::RecvError;
+use sinew::sync::channel::{
+    Receiver, Sender, bounded, broadcast, oneshot, rendezvous, unbounded, watch,
+};
+use sinew::sync::select::{self, Selector};
 use sinew::sync::{
     Barrier, Condvar, Mutex, Once, OnceCell as SyncCell, RwLock, Semaphore, WaitGroup,
 };
@@ -244,6 +248,82 @@ fn receiving((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool
             sender.try_send(1).unwrap();
         }
     })
+}
+
+fn receiving_once() -> Operation {
+    let (sender, receiver) = oneshot();
+    let sender = Cell::new(Some(sender));
+    let wait = move |until| {
+        let received = call!(until, receiver, recv, recv_timeout, recv_deadline);
+        received.map(drop).into()
+    };
+    Operation::new(wait).by(move || sender.take().unwrap().send(1).unwrap())
+}
+
+fn receiving_news() -> Operation {
+    let (sender, receiver) = broadcast(1);
+    let wait = move |until| {
+        let received = call!(until, receiver, recv, recv_timeout, recv_deadline);
+        let received = received.map(drop).map_err(|error| match error {
+            RecvError::Wait(error) => error,
+            other => panic!("{other}"),
+        });
+        received.into()
+    };
+    Operation::new(wait).by(move || assert_eq!(sender.send(1).unwrap(), 1))
+}
+
+fn watching() -> Operation {
+    let (sender, receiver) = watch(0);
+    let wait =
+        move |until| call!(until, receiver, changed, changed_timeout, changed_deadline).into();
+    Operation::new(wait).by(move || sender.send(1).unwrap())
+}
+
+/// Receives, sends, waits for an event, all that never comes; and for an event that does.
+fn selecting() -> Operation {
+    let event = Rc::new(Event::auto());
+    let waited = Rc::clone(&event);
+    let wait = move |until| {
+        let ((sender, receiver), never) = (rendezvous(), Event::manual());
+        let mut slot = Some(1);
+        let arms = (
+            sender.send_arm(&mut slot),
+            receiver.recv_arm(),
+            never.wait_arm(),
+            waited.wait_arm(),
+            select::after(2 * HOUR),
+        );
+        let mut selector = Selector::new();
+        selector.add(&arms.0);
+        selector.add(&arms.1);
+        selector.add(&arms.2);
+        selector.add(&arms.3);
+        selector.add(&arms.4);
+        let end = call!(until, selector, wait, wait_timeout, wait_deadline);
+        if let Ok(chosen) = end {
+            assert_eq!(chosen, 3);
+            assert_eq!(arms.3.take(), Some(Ok(())));
+        }
+        assert_eq!((arms.0.take(), arms.1.take()), (None, None));
+        assert_eq!(slot, Some(1), "nothing else has happened");
+        end.map(drop).into()
+    };
+    Operation::new(wait).by(move || event.set())
+}
+
+fn selecting_readiness() -> Operation {
+    let (reader, writer) = sinew::io::pipe().unwrap();
+    let wait = move |until| {
+        let never = Event::manual();
+        let arms = (select::ready(&reader, Interest::Read), never.wait_arm());
+        let mut selector = Selector::new();
+        selector.add(&arms.0);
+        selector.add(&arms.1);
+        let end = call!(until, selector, wait, wait_timeout, wait_deadline);
+        end.map(drop).into()
+    };
+    Operation::new(wait).by(move || write_byte(&writer)).io()
 }
 
 fn grouping() -> Operation {
@@ -532,6 +612,11 @@ fn operations() -> Vec<Row> {
         ("rendezvous recv", || receiving(rendezvous(), true)),
         ("bounded recv", || receiving(bounded(1), false)),
         ("unbounded recv", || receiving(unbounded(), false)),
+        ("oneshot recv", receiving_once),
+        ("broadcast recv", receiving_news),
+        ("watch changed", watching),
+        ("select", selecting),
+        ("select with readiness", selecting_readiness),
         ("wait group", grouping),
         ("rwlock read", reading_lock),
         ("rwlock write", writing_lock),

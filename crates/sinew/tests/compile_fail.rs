@@ -47,7 +47,20 @@ fn arenas_and_nodes_stay_on_their_thread() {
     assert_not!(Sync: Arena, Node);
 }
 
-// contract: C1, C12, C14, C16, S4
+// contract: Y9, Y10
+#[test]
+fn ends_that_keep_a_place_and_arms_are_one_party_s_at_a_time() {
+    use sinew::sync::channel::{broadcast, watch};
+    use sinew::sync::select::{EventArm, ReadyArm, RecvArm, SendArm};
+    assert_not!(Sync:
+        broadcast::Receiver<u8>, watch::Receiver<u8>, RecvArm<'static, u8>, SendArm<'static, u8>, EventArm<'static>,
+        ReadyArm<'static>,
+    );
+    fn is_send<T: Send>() {}
+    is_send::<(broadcast::Receiver<u8>, watch::Receiver<u8>)>();
+}
+
+// contract: C1, C12, C14, C16, S4, Y10
 #[test]
 fn what_must_not_compile_does_not() {
     let cases = trybuild::TestCases::new();

@@ -16,6 +16,7 @@
 )]
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 
@@ -102,6 +103,24 @@ impl<T> Fifo<T> {
             spare: None,
             len: 0,
         }
+    }
+
+    /// An empty buffer with place for `capacity` values, perhaps very many.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the memory cannot be had.
+    #[track_caller]
+    pub(super) fn reserved(capacity: usize) -> Self {
+        let mut cells = Vec::<MaybeUninit<T>>::new();
+        if cells.try_reserve_exact(capacity).is_err() {
+            panic!("no memory for a channel's buffer of {capacity} values");
+        }
+        // SAFETY: reserved, and such cells need no initialising.
+        unsafe { cells.set_len(capacity) };
+        let mut this = Self::new(0);
+        this.first.cells = cells.into_boxed_slice();
+        this
     }
 
     #[inline]

@@ -11,6 +11,7 @@
 
 mod fifo;
 mod raw_barrier;
+mod raw_broadcast;
 mod raw_channel;
 mod raw_condvar;
 mod raw_event;
@@ -19,16 +20,19 @@ mod raw_once;
 mod raw_rwlock;
 mod raw_semaphore;
 mod raw_wait_group;
+mod raw_watch;
 
 pub use raw_barrier::{RawBarrier, Role};
-pub use raw_channel::{Channel, SendFailed, TryRecv, TrySend};
+pub use raw_broadcast::{Broadcast, BroadcastArm, Missing, NewsProbe};
+pub use raw_channel::{Channel, RecvArm, SendArm, SendFailed, TryRecv, TrySend};
 pub use raw_condvar::RawCondvar;
-pub use raw_event::{Mode, RawEvent, Signal};
+pub use raw_event::{EventArm, Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
 pub use raw_once::{Begin, NOT_AN_ID, RawOnce, TryBegin, Turn};
 pub use raw_rwlock::RawRwLock;
 pub use raw_semaphore::{Overflow, RawSemaphore, TryDown};
-pub use raw_wait_group::{CountError, RawWaitGroup};
+pub use raw_wait_group::{CountError, RawWaitGroup, WaitGroupArm};
+pub use raw_watch::{ChangeArm, RawWatch};
 
 use crate::wait::Kind;
 

@@ -3,7 +3,8 @@
 //! Owns: the buffer, the two queues and the counts, under the channel's lock. Any thread may call anything here.
 //!
 //! Invariants
-//! - I1. While a receiver that could still be claimed waits, the buffer is empty and no sender waits.
+//! - I1. While a receiver that could still be claimed waits, the buffer is empty and no sender of another party waits, but for
+//!   one that is about to try again.
 //! - I2. While a sender that could still be claimed waits, the buffer is full and the channel is not closed.
 //! - I3. A closed channel has nobody waiting who could still be claimed, and its buffer only shrinks.
 //! - I4. A value is in one place: the caller's hands, a waiting sender's slot, the buffer, or the slot of a claimed receiver.
@@ -21,12 +22,17 @@
 //! Nobody overtakes: by I1 and I2 a sender that finds receivers waiting gives to the first, and one that finds
 //! senders waiting finds the buffer full. A value's order is that of the calls' turns at the lock.
 //!
+//! A party that waits at several places, see [`RecvArm`] and [`SendArm`], may be in both queues at once; it does not count as its
+//! own other side, and is claimed by a compare-and-swap as any other.
+//!
 //! Waiting allocates nothing. A bounded channel allocates when it is made; an unbounded one grows by
 //! rings that are allocated and freed outside of the lock.
 #![expect(
     unsafe_code,
     reason = "waits through queues, and moves values through the frames of waiting parties"
 )]
+
+mod arms;
 
 use alloc::boxed::Box;
 use core::error::Error;
@@ -38,6 +44,8 @@ use crate::facade::UnsafeCell;
 use crate::lock::{Guard, Lock};
 use crate::sync::fifo::{Fifo, Ring};
 use crate::wait::{Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
+
+pub use arms::{RecvArm, SendArm};
 
 /// A channel for values of type `T`, shared by reference.
 pub struct Channel<T> {
@@ -111,10 +119,11 @@ impl<T> Channel<T> {
     ///
     /// # Panics
     ///
-    /// Panics if `capacity` values are more than an address space holds.
+    /// Panics if the memory for `capacity` values cannot be had.
     #[must_use]
+    #[track_caller]
     pub fn bounded(capacity: usize) -> Self {
-        Self::with_buffer(capacity, Fifo::new(capacity))
+        Self::with_buffer(capacity, Fifo::reserved(capacity))
     }
 
     /// A channel that buffers any number of values.
@@ -256,6 +265,16 @@ impl<T> Channel<T> {
     pub fn add_sender(&self) {
         let mut state = self.state.lock();
         state.sender_count += 1;
+    }
+
+    /// The same unless the channel is closed or no such handle is left; says whether it was counted.
+    pub fn try_add_sender(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_open = !state.closed && state.sender_count > 0;
+        if is_open {
+            state.sender_count += 1;
+        }
+        is_open
     }
 
     /// Counts one handle less that sends; after the last one the channel [closes](Self::close).

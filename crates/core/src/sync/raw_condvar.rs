@@ -54,6 +54,10 @@ unsafe impl<S: Suspend> Suspend for Releasing<'_, S> {
         unsafe { self.mutex.unlock() };
         self.party.suspend(record)
     }
+
+    fn withdraw(&self) {
+        self.party.withdraw();
+    }
 }
 
 impl RawCondvar {

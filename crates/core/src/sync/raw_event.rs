@@ -23,7 +23,7 @@ use core::ptr;
 
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
-use crate::wait::{Kind, Queue, Reason, Record, Suspend, wait_in};
+use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
 
 /// Who takes a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,13 +34,22 @@ pub enum Mode {
     Manual,
 }
 
+/// How an arm looks at an event.
+#[derive(Debug)]
+pub struct EventProbe(Mode);
+
+/// Waits for an event as one of several things. Who takes the arm's outcome has the signal.
+pub type EventArm<'a> = QueueArm<'a, State, EventProbe>;
+
 /// A signal that can be waited for.
 pub struct RawEvent {
     mode: Mode,
     state: Lock<State>,
 }
 
-struct State {
+/// What is under an event's lock.
+#[derive(Debug)]
+pub struct State {
     set: bool,
     waiters: Queue,
 }
@@ -136,6 +145,12 @@ impl RawEvent {
         }
     }
 
+    /// An arm that waits for a signal.
+    #[must_use]
+    pub fn arm(&self) -> EventArm<'_> {
+        QueueArm::new(&self.state, EventProbe(self.mode))
+    }
+
     /// Takes the signal that is kept; a manual-reset event keeps it nevertheless.
     #[inline]
     fn take(&self, state: &mut State) -> bool {
@@ -173,6 +188,25 @@ impl RawEvent {
             // It was not taken from anybody: the event keeps it until it is reset.
             Mode::Manual => {}
         }
+    }
+}
+
+// SAFETY: the one queue; who is claimed from it has the signal.
+unsafe impl Probe<State> for EventProbe {
+    fn take(&self, state: &mut State) -> Option<Reason> {
+        let is_taken = match self.0 {
+            Mode::Auto => mem::take(&mut state.set),
+            Mode::Manual => state.set,
+        };
+        is_taken.then_some(Reason::Woken)
+    }
+
+    fn is_there(&self, state: &mut State) -> bool {
+        state.set
+    }
+
+    fn queue<'a>(&self, state: &'a mut State) -> &'a mut Queue {
+        &mut state.waiters
     }
 }
 

@@ -15,7 +15,7 @@ use core::ptr;
 
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
-use crate::wait::{Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
+use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, WakeList, wait_in};
 
 /// A count that can be waited for to reach zero.
 #[derive(Debug)]
@@ -23,10 +23,33 @@ pub struct RawWaitGroup {
     state: Lock<State>,
 }
 
+/// What is under a group's lock.
 #[derive(Debug)]
-struct State {
+pub struct State {
     count: usize,
     waiters: Queue,
+}
+
+/// How an arm looks at a group.
+#[derive(Debug)]
+pub struct ZeroProbe;
+
+/// Waits for a group's count to be zero, as one of several things.
+pub type WaitGroupArm<'a> = QueueArm<'a, State, ZeroProbe>;
+
+// SAFETY: the one queue; who is claimed from it was there when the count was zero.
+unsafe impl Probe<State> for ZeroProbe {
+    fn take(&self, state: &mut State) -> Option<Reason> {
+        (state.count == 0).then_some(Reason::Woken)
+    }
+
+    fn is_there(&self, state: &mut State) -> bool {
+        state.count == 0
+    }
+
+    fn queue<'a>(&self, state: &'a mut State) -> &'a mut Queue {
+        &mut state.waiters
+    }
 }
 
 /// Why a count was not changed.
@@ -119,6 +142,12 @@ impl RawWaitGroup {
             Reason::Woken => Ok(()),
             reason => Err(reason),
         }
+    }
+
+    /// An arm that waits until the count is zero.
+    #[must_use]
+    pub fn arm(&self) -> WaitGroupArm<'_> {
+        QueueArm::new(&self.state, ZeroProbe)
     }
 
     /// The count. Out of date as soon as it is said.

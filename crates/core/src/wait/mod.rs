@@ -1,10 +1,12 @@
 #![doc = include_str!("README.md")]
 
+mod arm;
 mod node;
 mod queue;
 mod suspend;
 mod word;
 
+pub use arm::{Arm, ArmNode, Linking, Probe, QueueArm, Turn, attempt_any, wait_any};
 pub use node::{Node, Waiter, Ways};
 pub use queue::{Claimed, Queue, WakeList};
 pub use suspend::{Kind, Record, Suspend, wait_in, wait_in_front};

@@ -16,6 +16,7 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use crate::facade::{UnsafeCell, const_unless_loom};
+use crate::wait::arm::ArmNode;
 use crate::wait::word::{Claim, Reason, WaitWord};
 
 /// How a kind of waiter is made runnable.
@@ -26,7 +27,7 @@ pub struct Ways {
     /// may be gone.
     pub wake: unsafe fn(NonNull<Waiter>),
     /// Whether the calling thread is the one that the waiter goes on on, and the only one that its timers and cancels
-    /// claim on. Called while the waiter is alive and known to wait at one primitive only.
+    /// claim on. Called while the waiter is alive.
     pub is_here: unsafe fn(NonNull<Waiter>) -> bool,
 }
 
@@ -63,7 +64,8 @@ impl Waiter {
     ///
     /// # Safety
     ///
-    /// The caller holds the lock of the one primitive that the waiter waits at, and the waiter is alive.
+    /// The caller holds the lock of the one primitive that the waiter waits at, and the waiter is alive. One that waits at
+    /// several is not claimed by this.
     #[inline]
     pub unsafe fn claim(waiter: NonNull<Self>, reason: Reason) -> Claim {
         // SAFETY: alive.
@@ -72,8 +74,44 @@ impl Waiter {
         if unsafe { (this.ways.is_here)(waiter) } {
             this.word.claim_alone(reason)
         } else {
-            this.word.claim(reason)
+            this.word.claim_one(reason)
         }
+    }
+
+    /// As [`claim`](Self::claim), by a node that was taken out of the primitive's queue.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of a primitive in whose queue the waiter's node was until now.
+    #[inline]
+    pub(super) unsafe fn claim_by(
+        waiter: NonNull<Self>,
+        node: NonNull<Node>,
+        reason: Reason,
+    ) -> Claim {
+        // SAFETY: the waiter is alive: it takes this lock before it forgets the node. If it waits at several primitives, it
+        // is neither armed for one nor claimed by this.
+        match unsafe { Self::claim(waiter, reason) } {
+            Claim::Won => Claim::Won,
+            // SAFETY: as above.
+            Claim::Lost => unsafe { Self::claim_arm(waiter, node, reason) },
+        }
+    }
+
+    /// Claims a waiter that waits at several primitives, for the arm that the node is of.
+    ///
+    /// # Safety
+    ///
+    /// As for [`claim_by`](Self::claim_by).
+    #[cold]
+    unsafe fn claim_arm(waiter: NonNull<Self>, node: NonNull<Node>, reason: Reason) -> Claim {
+        // SAFETY: alive, as `claim_by` says.
+        let claim = unsafe { waiter.as_ref() }.word.claim_spread(reason);
+        if claim == Claim::Won {
+            // SAFETY: the nodes of a waiter that is spread are those of arms; claimed here, and not woken.
+            unsafe { ArmNode::choose(node) };
+        }
+        claim
     }
 
     /// Makes the waiter runnable.

@@ -112,6 +112,27 @@ impl Queue {
         true
     }
 
+    /// Whether somebody other than `waiter` waits here: a party that waits at several primitives may have a node in
+    /// this queue already, and does not count as its own other side.
+    #[must_use]
+    pub fn has_other(&self, waiter: NonNull<Waiter>) -> bool {
+        let mut at = self.tail;
+        while !at.is_null() {
+            let mut seen = (ptr::null(), ptr::null());
+            // SAFETY: I1.
+            unsafe { edit(at, |inner| seen = (inner.next, inner.waiter)) };
+            let (next, owner) = seen;
+            if owner != waiter.as_ptr().cast_const() {
+                return true;
+            }
+            if next == self.tail {
+                return false;
+            }
+            at = next;
+        }
+        false
+    }
+
     /// The oldest node.
     fn head(&self) -> Option<NonNull<Node>> {
         let mut head = ptr::null();
@@ -138,8 +159,8 @@ impl Queue {
             });
             // SAFETY: a linked node has a waiter.
             let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
-            // SAFETY: it is alive as long as the node is; the caller holds the lock.
-            if unsafe { Waiter::claim(waiter, reason) } == Claim::Won {
+            // SAFETY: the caller holds the lock, and the node was in the queue.
+            if unsafe { Waiter::claim_by(waiter, node, reason) } == Claim::Won {
                 return Some(Claimed { node, waiter });
             }
         }
@@ -171,8 +192,8 @@ impl Queue {
             unsafe { self.remove(node) };
             // SAFETY: a linked node has a waiter.
             let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
-            // SAFETY: it is alive as long as the node is; the caller holds the lock.
-            if unsafe { Waiter::claim(waiter, reason) } == Claim::Won {
+            // SAFETY: the caller holds the lock, and the node was in the queue.
+            if unsafe { Waiter::claim_by(waiter, node, reason) } == Claim::Won {
                 return Some(Claimed { node, waiter });
             }
         }

@@ -67,6 +67,8 @@ pub enum Kind {
     Barrier = 17,
     /// Another's initialisation to end.
     Once = 18,
+    /// Whichever comes first of several things.
+    Select = 20,
 }
 
 impl Kind {
@@ -92,6 +94,7 @@ impl Kind {
             16 => Self::Semaphore,
             17 => Self::Barrier,
             18 => Self::Once,
+            20 => Self::Select,
             _ => Self::Nothing,
         }
     }
@@ -126,6 +129,7 @@ impl Kind {
             Self::Semaphore => "semaphore",
             Self::Barrier => "barrier",
             Self::Once => "once",
+            Self::Select => "select",
         }
     }
 }
@@ -149,6 +153,9 @@ pub unsafe trait Suspend {
 
     /// Stops the party, whose waiter is armed, until it is made runnable.
     fn suspend(&self, record: Record) -> Reason;
+
+    /// The party will not be suspended after all, though [`party`](Self::party) was called for that.
+    fn withdraw(&self) {}
 }
 
 /// Waits in the queue that `queue` finds in the locked state; gives the lock back meanwhile.

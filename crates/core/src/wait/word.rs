@@ -2,17 +2,19 @@
 //!
 //! Owns: the bits. No other file knows them.
 //!
-//! | bits 0–1 | bits 2–4 | meaning |
+//! | bits 0–1 | bits 30–31 | meaning |
 //! |---|---|---|
 //! | `IDLE` 0 | 0 | the waiter runs, or is runnable; only it touches the word |
-//! | `ARMED` 1 | 0 | it waits; anyone who found it by a linked node (or its own thread) may claim |
+//! | `ARMED` 1 | 0 | it waits at one primitive; anyone who found it by a linked node (or its own thread) may claim |
+//! | `SPREAD` 3 | 0 | the same at several primitives, whose wakers may come at the same time |
 //! | `CLAIMED` 2 | a [`Reason`] | one party has won and owes it one wake |
 //!
 //! | from | to | who |
 //! |---|---|---|
 //! | `IDLE` | `ARMED` | the waiter ([`WaitWord::arm`]) |
+//! | `IDLE` | `SPREAD` | the waiter ([`WaitWord::arm_spread`]) |
 //! | `ARMED` | `IDLE` | the waiter, before anyone can know of it ([`WaitWord::disarm`]) |
-//! | `ARMED` | `CLAIMED` | a waker, a timer, a cancel ([`WaitWord::claim`]) |
+//! | `ARMED`, `SPREAD` | `CLAIMED` | a waker, a timer, a cancel ([`WaitWord::claim`]); if spread, the waiter too |
 //! | `CLAIMED` | `IDLE` | the waiter, once runnable ([`WaitWord::finish`]) |
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -22,8 +24,9 @@ use crate::facade::{AtomicU32, const_unless_loom};
 const IDLE: u32 = 0;
 const ARMED: u32 = 1;
 const CLAIMED: u32 = 2;
+const SPREAD: u32 = 3;
 const STATE: u32 = 0b11;
-const REASON_SHIFT: u32 = 2;
+const REASON_SHIFT: u32 = 30;
 
 /// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,19 @@ impl WaitWord {
         self.0.store(ARMED, Relaxed);
     }
 
+    /// As [`arm`](Self::arm), for a wait at several primitives: none of their locks keeps the wakers of the others out, so
+    /// every claim is a compare-and-swap, and the waiter may claim itself while it still links its nodes.
+    #[inline]
+    pub fn arm_spread(&self) {
+        debug_assert_eq!(
+            self.0.load(Relaxed),
+            IDLE,
+            "a waiter waits for one thing at a time"
+        );
+        // ORDERING: Relaxed: published by the unlocks of the primitives whose queues get the nodes.
+        self.0.store(SPREAD, Relaxed);
+    }
+
     /// Takes an [`arm`](Self::arm) back. Only while no node of the waiter is linked.
     #[inline]
     pub fn disarm(&self) {
@@ -90,6 +106,30 @@ impl WaitWord {
         // ORDERING: AcqRel: Acquire sees the waiter's frame as of arm (through the lock it was published
         // under, or the thread itself); Release lets finish see the winner's reason.
         match self.0.compare_exchange(ARMED, claimed, AcqRel, Relaxed) {
+            Ok(_) => Claim::Won,
+            Err(SPREAD) => self.claim_spread(reason),
+            Err(_) => Claim::Lost,
+        }
+    }
+
+    /// The same for a waiter that is known to wait at one primitive or to be claimed, or for which a waker that lost asks
+    /// again by [`claim_spread`](Self::claim_spread).
+    #[inline]
+    pub(super) fn claim_one(&self, reason: Reason) -> Claim {
+        let claimed = CLAIMED | (reason as u32) << REASON_SHIFT;
+        // ORDERING: as in `claim`.
+        match self.0.compare_exchange(ARMED, claimed, AcqRel, Relaxed) {
+            Ok(_) => Claim::Won,
+            Err(_) => Claim::Lost,
+        }
+    }
+
+    /// Claims a waiter that waits at several primitives; any other is lost.
+    #[cold]
+    pub(super) fn claim_spread(&self, reason: Reason) -> Claim {
+        let claimed = CLAIMED | (reason as u32) << REASON_SHIFT;
+        // ORDERING: as in `claim`.
+        match self.0.compare_exchange(SPREAD, claimed, AcqRel, Relaxed) {
             Ok(_) => Claim::Won,
             Err(_) => Claim::Lost,
         }
@@ -115,7 +155,7 @@ impl WaitWord {
     /// waiter that only that thread claims.
     #[inline]
     pub fn is_armed(&self) -> bool {
-        self.0.load(Relaxed) == ARMED
+        matches!(self.0.load(Relaxed), ARMED | SPREAD)
     }
 
     /// The waiter goes on: why? The word is idle afterwards.

@@ -1,4 +1,4 @@
-//! A party for models: a loom thread that waits, and a timer or cancel that may strike right after it is linked.
+//! A thread that waits, under loom, with a rival in place of timers and cancels.
 #![allow(
     dead_code,
     reason = "each test file includes this module and uses its own part of it"
@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use loom::thread;
@@ -24,7 +25,7 @@ pub(crate) struct Party {
     spared: Cell<usize>,
 }
 
-pub(crate) struct Signals {
+struct Signals {
     woken: AtomicBool,
     thread: thread::Thread,
 }
@@ -99,4 +100,30 @@ pub(crate) fn check(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 50_000;
     builder.check(f);
+}
+
+/// A value of which loom checks that it is dropped, and that its content is handed on properly.
+pub(crate) type Value = Arc<UnsafeCell<u32>>;
+
+pub(crate) fn value(number: u32) -> Value {
+    Arc::new(UnsafeCell::new(number))
+}
+
+/// The only owner reads it, and may write to it.
+pub(crate) fn number(mut value: Value) -> u32 {
+    let cell = Arc::get_mut(&mut value).expect("the value is on two sides");
+    // SAFETY: the only owner.
+    cell.with_mut(|number| unsafe { *number })
+}
+
+/// Something whose values loom may take for movable.
+pub(crate) struct Shared<T>(pub(crate) T);
+
+// SAFETY: the values' cells are touched by their only owner, which `number` asserts.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+pub(crate) fn shared<T>(inner: T) -> Arc<Shared<T>> {
+    Arc::new(Shared(inner))
 }

@@ -31,6 +31,7 @@ use crate::scheduler::block::BlockRef;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::request_cancel;
 use crate::scheduler::waiting::Waiting;
+use crate::sync::select::TokenArm;
 use crate::sys::clock;
 
 /// Why and when a token fired.
@@ -324,6 +325,14 @@ impl CancelToken {
     /// As [`CancelToken::wait`]; `Timeout` at the deadline.
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), WaitError> {
         self.wait_until(Some(clock::instant_ns(deadline)))
+    }
+
+    /// To wait until it fires as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    #[must_use]
+    pub fn wait_arm(&self) -> TokenArm<'_> {
+        // A deadline that has passed fires here; one that passes later is fired by the thread that watches over them.
+        let _fired = self.is_cancelled();
+        TokenArm::new(&self.shared.waiters, &self.shared.fired)
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {

@@ -16,6 +16,7 @@ use sinew_core::sync::{Mode, RawEvent};
 use crate::error::WaitError;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
+use crate::sync::select::EventArm;
 use crate::sys::clock;
 
 pub use table::{CreateError, EventId, EventTable, Missing, Refusal, TableWaitError};
@@ -133,6 +134,11 @@ impl Event {
     #[must_use]
     pub fn try_wait(&self) -> bool {
         self.raw.try_wait()
+    }
+
+    /// To wait for a signal as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn wait_arm(&self) -> EventArm<'_> {
+        EventArm::new(&self.raw)
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {

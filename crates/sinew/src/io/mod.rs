@@ -7,6 +7,7 @@
 //! data is there succeeds even if a cancel was requested; otherwise it ends with an error that
 //! [`crate::is_cancelled`] recognises. A timeout is [`std::io::ErrorKind::TimedOut`] and spans the whole call.
 
+mod arm;
 mod established;
 mod named;
 mod raw;
@@ -14,11 +15,13 @@ mod readiness;
 pub(crate) mod source;
 mod watched;
 
+pub use arm::ReadyArm;
 pub(crate) use established::is_established;
 pub(crate) use named::named;
 pub use raw::{
     Interest, accept, close, connect, copy, is_nonblocking, pipe, read, ready, recvfrom, sendto,
     set_nonblocking, write,
 };
+pub(crate) use readiness::poll_flags;
 pub(crate) use source::Direction;
 pub(crate) use watched::{Limits, Watched};

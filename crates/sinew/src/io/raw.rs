@@ -275,12 +275,12 @@ pub fn ready<Fd: AsFd>(fd: Fd, interest: Interest, timeout: Option<Duration>) ->
     }
 }
 
-fn is_pollable(fd: BorrowedFd<'_>) -> bool {
+pub(super) fn is_pollable(fd: BorrowedFd<'_>) -> bool {
     let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
     !matches!(kind, Ok(FileType::RegularFile | FileType::Directory))
 }
 
-fn not_pollable(fd: BorrowedFd<'_>) -> io::Error {
+pub(super) fn not_pollable(fd: BorrowedFd<'_>) -> io::Error {
     let what = format!(
         "descriptor {} is not pollable: it is a regular file or a directory",
         fd.as_raw_fd()

@@ -7,7 +7,7 @@
 )]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sinew_core::wait::{Kind, Reason, Record, Suspend};
@@ -78,11 +78,24 @@ pub(super) fn wait_ready(
             // SAFETY: linked above, by this waiter.
             let lives = unsafe { scheduler.unlink_source(number, direction, node, life) };
             if reason == Reason::Closed || (reason == Reason::Woken && !lives) {
-                let what = format!("descriptor {number} was closed while it was waited for");
-                return Err(io::Error::new(io::ErrorKind::NotConnected, what));
+                return Err(closed(number));
             }
             Ok(waiting.result(reason)?)
         }
+    }
+}
+
+/// The descriptor with this number went while somebody waited for it.
+pub(super) fn closed(number: RawFd) -> io::Error {
+    let what = format!("descriptor {number} was closed while it was waited for");
+    io::Error::new(io::ErrorKind::NotConnected, what)
+}
+
+/// What poll(2) is asked for.
+pub(crate) fn poll_flags(direction: Direction) -> PollFlags {
+    match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
     }
 }
 
@@ -108,11 +121,20 @@ fn poll_thread(
     direction: Direction,
     deadline_ns: Option<u64>,
 ) -> io::Result<()> {
-    let flags = match direction {
-        Direction::Read => PollFlags::IN,
-        Direction::Write => PollFlags::OUT,
-    };
-    let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+    if poll_until(fd, direction, deadline_ns)? {
+        Ok(())
+    } else {
+        Err(WaitError::Timeout.into())
+    }
+}
+
+/// Whether the descriptor is ready, which the thread waits for until the deadline.
+pub(super) fn poll_until(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    deadline_ns: Option<u64>,
+) -> io::Result<bool> {
+    let mut fds = [PollFd::from_borrowed_fd(fd, poll_flags(direction))];
     loop {
         let timeout = deadline_ns.map(|deadline_ns| {
             let left_ns = deadline_ns.saturating_sub(clock::now_ns());
@@ -122,12 +144,12 @@ fn poll_thread(
             }
         });
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => return Err(WaitError::Timeout.into()),
+            Ok(0) => return Ok(false),
             Ok(_) if fds[0].revents().contains(PollFlags::NVAL) => {
                 let error = io::Error::from_raw_os_error(libc::EBADF);
                 return Err(named(error, || format!("descriptor {}", fd.as_raw_fd())));
             }
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(true),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

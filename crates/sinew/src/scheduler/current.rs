@@ -24,6 +24,8 @@ thread_local! {
     static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
     /// How many of them were held when the innermost stand-alone coroutine was resumed.
     static SPIN_LOCKS_OUTSIDE: Cell<u32> = const { Cell::new(0) };
+    /// Counts the selects of the thread, in steps that spread over the whole range.
+    static SELECTS: Cell<u32> = const { Cell::new(0) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -136,6 +138,14 @@ pub(crate) fn party_number() -> u64 {
         Place::Coroutine(_, block) => block.id(),
         Place::Thread | Place::Frame => thread_number(),
     }
+}
+
+/// A number for a select's turn. A golden section further each time: whoever takes every second one, or every
+/// third, of a thread's numbers gets them spread over the whole range too.
+pub(crate) fn next_select() -> u32 {
+    let number = SELECTS.get().wrapping_add(0x9E37_79B9);
+    SELECTS.set(number);
+    number
 }
 
 /// Sets the thread's scheduler and returns the one before.

@@ -139,6 +139,11 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// Whether it is a plain thread that waits.
+    pub(crate) fn is_thread(&self) -> bool {
+        matches!(self.place, Place::Thread)
+    }
+
     /// Waits for nothing but the deadline and a cancel.
     pub(crate) fn sleep(&self, record: Record) -> Reason {
         if let Some(reason) = self.refused() {
@@ -156,9 +161,7 @@ impl<'a> Waiting<'a> {
         // SAFETY: `party` initialised it for this wait.
         let party = unsafe { &*party };
         let reason = party.wait(deadline_ns);
-        // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
-        // the party needs no drop and stays readable for the unlinking.
-        drop(unsafe { std::ptr::read(&raw const party.thread) });
+        self.withdraw();
         reason
     }
 }
@@ -206,6 +209,18 @@ unsafe impl Suspend for Waiting<'_> {
             Place::Thread | Place::Frame => self.blame(self.block_thread(self.deadline_ns())),
         }
     }
+
+    #[inline]
+    fn withdraw(&self) {
+        if let Place::Thread | Place::Frame = self.place {
+            let party = self.thread.get().cast::<ThreadParty>();
+            // SAFETY: `party` initialised it for this wait.
+            let party = unsafe { &*party };
+            // SAFETY: the count of the thread's handle is given back here, once per `party`; the rest of
+            // the party needs no drop and stays readable for the unlinking.
+            drop(unsafe { std::ptr::read(&raw const party.thread) });
+        }
+    }
 }
 
 /// The party of a wait, where it must get what it waits for: no deadline and no cancel ends a wait by this.
@@ -233,6 +248,10 @@ unsafe impl Suspend for Deaf<'_, '_> {
             }
             Place::Thread | Place::Frame => self.0.block_thread(None),
         }
+    }
+
+    fn withdraw(&self) {
+        self.0.withdraw();
     }
 }
 

@@ -1,9 +1,15 @@
-//! Channels, many producers to many consumers: rendezvous, bounded and unbounded.
+//! Channels, many producers to many consumers: [`rendezvous()`], [`bounded`] and [`unbounded()`]; for one value
+//! ([`oneshot()`]); to every receiver ([`broadcast()`]); and of the latest value only ([`watch()`]).
 //!
 //! Owns: the two ends. What is between them is `sinew_core`'s `Channel`.
 //!
 //! A channel closes when the last end of one side is dropped, or by `close`. What was buffered by then is still
 //! received; what is sent afterwards comes back in the error.
+
+pub mod broadcast;
+pub mod oneshot;
+pub mod watch;
+mod weak;
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -16,7 +22,13 @@ use sinew_core::wait::Reason;
 use crate::error::WaitError;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
+use crate::sync::select::{RecvArm, SendArm};
 use crate::sys::clock;
+
+pub use broadcast::broadcast;
+pub use oneshot::oneshot;
+pub use watch::watch;
+pub use weak::WeakSender;
 
 /// A channel without a buffer: a send returns only when a receiver has taken the value.
 #[must_use]
@@ -28,7 +40,7 @@ pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
 ///
 /// # Panics
 ///
-/// If the buffer is larger than memory can be.
+/// If the memory for so many values cannot be had. [`unbounded()`] has no limit and takes memory as it is needed.
 ///
 /// # Examples
 ///
@@ -229,6 +241,12 @@ impl<T> Sender<T> {
         })
     }
 
+    /// To send, as one of several things of which one happens: an arm of a [`select`](crate::sync::select). The value
+    /// is taken out of `value` when it is sent, and stays there otherwise; while there is none the arm does not take effect.
+    pub fn send_arm<'a>(&'a self, value: &'a mut Option<T>) -> SendArm<'a, T> {
+        SendArm::new(&self.channel, value)
+    }
+
     /// Tries before it looks at the clock.
     fn send_until(&self, value: T, deadline_ns: impl FnOnce() -> u64) -> Result<(), SendError<T>> {
         match self.channel.try_send(value) {
@@ -274,6 +292,12 @@ impl<T> Sender<T> {
                 reason: WaitError::Closed,
             },
         })
+    }
+
+    /// A way back to a sender that does not keep the channel open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender::new(&self.channel)
     }
 
     /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
@@ -384,6 +408,11 @@ impl<T> Receiver<T> {
         })
     }
 
+    /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn recv_arm(&self) -> RecvArm<'_, T> {
+        RecvArm::new(&self.channel)
+    }
+
     /// Tries before it looks at the clock.
     fn recv_until(&self, deadline_ns: impl FnOnce() -> u64) -> Result<T, WaitError> {
         match self.channel.try_recv() {
@@ -427,14 +456,20 @@ impl<T> Receiver<T> {
     }
 
     /// An iterator over what is there now: it never waits.
-    pub fn try_iter(&self) -> impl Iterator<Item = T> + '_ {
-        std::iter::from_fn(|| self.try_recv().ok())
+    pub fn try_iter(&self) -> TryIter<'_, T> {
+        TryIter { receiver: self }
     }
 
     /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
     /// False if it was closed already.
     pub fn close(&self) -> bool {
         self.channel.close()
+    }
+
+    /// Whether the channel is closed. What is buffered can still be received.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.channel.is_closed()
     }
 
     /// How many values are buffered.
@@ -501,6 +536,20 @@ impl<'a, T> IntoIterator for &'a Receiver<T> {
 
     fn into_iter(self) -> Iter<'a, T> {
         self.iter()
+    }
+}
+
+/// What is there now. Made by [`Receiver::try_iter`].
+#[derive(Debug)]
+pub struct TryIter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.try_recv().ok()
     }
 }
 

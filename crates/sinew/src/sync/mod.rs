@@ -17,6 +17,7 @@ mod lazy_lock;
 mod mutex;
 mod once;
 mod rwlock;
+pub mod select;
 mod semaphore;
 mod spin_lock;
 mod wait_group;

@@ -10,6 +10,7 @@ use sinew_core::sync::RawWaitGroup;
 
 use crate::error::WaitError;
 use crate::scheduler::waiting::Waiting;
+use crate::sync::select::WaitGroupArm;
 use crate::sys::clock;
 
 /// Counts what is under way and lets others wait until nothing is. Clones count together.
@@ -111,6 +112,12 @@ impl WaitGroup {
     #[must_use]
     pub fn try_wait(&self) -> bool {
         self.count() == 0
+    }
+
+    /// To wait as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    #[must_use]
+    pub fn wait_arm(&self) -> WaitGroupArm<'_> {
+        WaitGroupArm::new(&self.raw)
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {

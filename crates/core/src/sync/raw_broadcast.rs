@@ -1,0 +1,413 @@
+//! The broadcast: each value to every receiver there is when it is sent; who falls behind loses the oldest and is told how many.
+//!
+//! Owns: the ring, the queue and the counts, under the broadcast's lock. Any thread may call anything here; a receiver's position is
+//! its own.
+//!
+//! Invariants
+//! - I1. The ring holds the last `capacity` values that were sent, by their numbers `next - len .. next`, except those that
+//!   every receiver has had.
+//! - I2. A value's `remaining` is the number of receivers whose position is not behind it.
+//! - I3. While somebody waits who could still be claimed, it has had all values, and the broadcast is open.
+//! - I4. No code of the user's runs under the lock: values are counted references, cloned or moved there, and dropped outside.
+//!
+//! Sending never waits and wakes all who wait; they take for themselves what they were woken for. The last receiver
+//! of a value gets the value itself, the others clones of it, made outside of the lock.
+#![expect(unsafe_code, reason = "waits through the queue")]
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt;
+use core::mem;
+use core::ptr;
+
+use crate::lock::{Guard, Lock};
+use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
+
+/// A channel that gives each value to every receiver.
+pub struct Broadcast<T> {
+    capacity: usize,
+    state: Lock<State<T>>,
+}
+
+/// What is under a broadcast's lock.
+pub struct State<T> {
+    /// The value with the number `n` is at `n % capacity`.
+    ring: Vec<Entry<T>>,
+    /// The number of the next value.
+    next: u64,
+    waiters: Queue,
+    closed: bool,
+    sender_count: usize,
+    receiver_count: usize,
+}
+
+struct Entry<T> {
+    value: Option<Arc<T>>,
+    remaining: usize,
+}
+
+/// Why nothing was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Nothing is there yet.
+    Empty,
+    /// Besides, the broadcast is closed: nothing will come.
+    Closed,
+    /// So many values are lost to this receiver. What it receives next is the oldest that is left.
+    Lagged(u64),
+}
+
+impl<T> Broadcast<T> {
+    /// A broadcast that keeps up to `capacity` values, with one sender and one receiver, whose position is 0.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `capacity` is zero, or if the memory for so many values cannot be had.
+    #[must_use]
+    #[track_caller]
+    pub fn new(capacity: usize) -> Self {
+        assert!(capacity > 0, "a broadcast keeps at least one value");
+        let mut ring = Vec::new();
+        if ring.try_reserve_exact(capacity).is_err() {
+            panic!("no memory for a broadcast of {capacity} values");
+        }
+        Self {
+            capacity,
+            state: Lock::new(State {
+                ring,
+                next: 0,
+                waiters: Queue::new(),
+                closed: false,
+                sender_count: 1,
+                receiver_count: 1,
+            }),
+        }
+    }
+
+    /// Sends a value to all receivers; says how many those are.
+    ///
+    /// # Errors
+    ///
+    /// The value comes back if there is no receiver, or if the broadcast is closed.
+    pub fn send(&self, value: T) -> Result<usize, T> {
+        let value = Arc::new(value);
+        let mut state = self.state.lock();
+        let receivers = state.receiver_count;
+        if state.closed || receivers == 0 {
+            drop(state);
+            return Err(unwrap(value));
+        }
+        let at = self.index(state.next);
+        let entry = Entry {
+            value: Some(value),
+            remaining: receivers,
+        };
+        let before = if at < state.ring.len() {
+            Some(mem::replace(&mut state.ring[at], entry))
+        } else {
+            // There is place: it was reserved.
+            state.ring.push(entry);
+            None
+        };
+        state.next += 1;
+        let woken = state.waiters.claim_all(Reason::Woken);
+        drop(state);
+        woken.wake_all();
+        drop(before);
+        Ok(receivers)
+    }
+
+    /// Receives what comes next at this position, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [`Missing`].
+    pub fn try_recv(&self, position: &Cell<u64>) -> Result<Arc<T>, Missing> {
+        self.state.lock().get(position, self.capacity)
+    }
+
+    /// Receives what comes next at this position, waiting for it if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`] if values were lost, or the broadcast is closed and all were received; else the reason for which the
+    /// party gave up.
+    pub fn recv<S: Suspend>(
+        &self,
+        position: &Cell<u64>,
+        party: &S,
+    ) -> Result<Result<Arc<T>, Missing>, Reason> {
+        loop {
+            let mut state = self.state.lock();
+            match state.get(position, self.capacity) {
+                Err(Missing::Empty) => {}
+                result => return Ok(result),
+            }
+            let record = Record {
+                kind: Kind::Receive,
+                object: ptr::from_ref(self).addr(),
+                owner: 0,
+            };
+            // SAFETY: the same queue, and nothing is handed over through the slot.
+            let reason = unsafe {
+                wait_in(
+                    &self.state,
+                    state,
+                    |state| &mut state.waiters,
+                    ptr::null_mut(),
+                    party,
+                    record,
+                )
+            };
+            if matches!(reason, Reason::Timeout | Reason::Cancelled) {
+                return Err(reason);
+            }
+        }
+    }
+
+    /// An arm that receives at this position.
+    #[must_use]
+    pub fn arm<'a>(&'a self, position: &'a Cell<u64>) -> BroadcastArm<'a, T> {
+        let probe = NewsProbe {
+            position,
+            capacity: self.capacity,
+            got: Cell::new(None),
+        };
+        QueueArm::new(&self.state, probe)
+    }
+
+    /// Ends sending; what was sent can still be received. Says whether the broadcast was open.
+    pub fn close(&self) -> bool {
+        self.shut(self.state.lock())
+    }
+
+    fn shut(&self, mut state: Guard<'_, State<T>>) -> bool {
+        let opened = !mem::replace(&mut state.closed, true);
+        let woken = state.waiters.claim_all(Reason::Closed);
+        drop(state);
+        woken.wake_all();
+        opened
+    }
+
+    /// How many values wait at this position, lost ones not counted.
+    #[must_use]
+    pub fn len(&self, position: u64) -> usize {
+        let state = self.state.lock();
+        let oldest = state.oldest(self.capacity).max(position);
+        usize::try_from(state.next - oldest).unwrap_or(usize::MAX)
+    }
+
+    /// How many values are kept.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether sending has ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// The receivers.
+    #[must_use]
+    pub fn receiver_count(&self) -> usize {
+        self.state.lock().receiver_count
+    }
+
+    /// Counts one more sender.
+    pub fn add_sender(&self) {
+        self.state.lock().sender_count += 1;
+    }
+
+    /// Counts one sender less; after the last one the broadcast [closes](Self::close).
+    pub fn remove_sender(&self) {
+        let mut state = self.state.lock();
+        state.sender_count -= 1;
+        if state.sender_count == 0 {
+            self.shut(state);
+        }
+    }
+
+    /// Counts one more receiver, of what is sent from now on; returns its position.
+    pub fn add_receiver(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.receiver_count += 1;
+        state.next
+    }
+
+    /// Counts one more receiver, at the place of the one with this position.
+    pub fn add_receiver_at(&self, position: u64) {
+        let mut state = self.state.lock();
+        state.receiver_count += 1;
+        let first = state.oldest(self.capacity).max(position);
+        for number in first..state.next {
+            let at = self.index(number);
+            state.ring[at].remaining += 1;
+        }
+    }
+
+    /// Counts one receiver less: the one with this position, which is not used any more.
+    ///
+    /// A value that nobody else waits for is dropped here. If the drop of one panics, the others are dropped nevertheless and
+    /// the panic goes on to the caller.
+    pub fn remove_receiver(&self, position: u64) {
+        /// What the receiver has not had.
+        struct Rest<'a, T>(&'a Broadcast<T>, u64);
+        impl<T> Rest<'_, T> {
+            fn release_all(&mut self) {
+                while let Some(released) = self.0.release_or_leave(&mut self.1) {
+                    drop(released);
+                }
+            }
+        }
+        impl<T> Drop for Rest<'_, T> {
+            fn drop(&mut self) {
+                self.release_all();
+            }
+        }
+        let mut rest = Rest(self, position);
+        rest.release_all();
+        mem::forget(rest);
+    }
+
+    /// Releases the value at this position and goes on to the next; at the end the receiver is counted off, and `None`.
+    #[expect(
+        clippy::option_option,
+        reason = "the end, and a value that others wait for"
+    )]
+    fn release_or_leave(&self, position: &mut u64) -> Option<Option<Arc<T>>> {
+        let mut state = self.state.lock();
+        let at = state.oldest(self.capacity).max(*position);
+        if at == state.next {
+            state.receiver_count -= 1;
+            return None;
+        }
+        *position = at + 1;
+        Some(state.release(at, self.capacity))
+    }
+
+    fn index(&self, number: u64) -> usize {
+        index(number, self.capacity)
+    }
+}
+
+/// The place of a number in a ring.
+fn index(number: u64, capacity: usize) -> usize {
+    // Less than the capacity, so it fits.
+    usize::try_from(number % capacity as u64).unwrap_or(0)
+}
+
+/// The value of the only reference; the caller has just made it.
+fn unwrap<T>(value: Arc<T>) -> T {
+    match Arc::try_unwrap(value) {
+        Ok(value) => value,
+        Err(_) => unreachable!("the reference was given to nobody"),
+    }
+}
+
+impl<T> State<T> {
+    /// The number of the oldest value that is kept.
+    fn oldest(&self, capacity: usize) -> u64 {
+        self.next.saturating_sub(capacity as u64)
+    }
+
+    fn get(&mut self, position: &Cell<u64>, capacity: usize) -> Result<Arc<T>, Missing> {
+        let at = position.get();
+        let oldest = self.oldest(capacity);
+        if at < oldest {
+            position.set(oldest);
+            return Err(Missing::Lagged(oldest - at));
+        }
+        if at == self.next {
+            return Err(if self.closed {
+                Missing::Closed
+            } else {
+                Missing::Empty
+            });
+        }
+        position.set(at + 1);
+        let entry = &self.ring[index(at, capacity)];
+        let value = match (entry.remaining, &entry.value) {
+            (1, _) => None,
+            (_, value) => value.clone(),
+        };
+        let released = self.release(at, capacity);
+        // I2: it is there for each of its receivers.
+        Ok(value.or(released).unwrap_or_else(|| unreachable!("I2")))
+    }
+
+    /// One receiver less waits for this value; after the last one it comes out.
+    fn release(&mut self, number: u64, capacity: usize) -> Option<Arc<T>> {
+        let entry = &mut self.ring[index(number, capacity)];
+        entry.remaining -= 1;
+        if entry.remaining == 0 {
+            entry.value.take()
+        } else {
+            None
+        }
+    }
+}
+
+/// How an arm looks at a broadcast.
+pub struct NewsProbe<'a, T> {
+    position: &'a Cell<u64>,
+    capacity: usize,
+    got: Cell<Option<Result<Arc<T>, Missing>>>,
+}
+
+impl<T> NewsProbe<'_, T> {
+    /// What was received last.
+    pub fn take_value(&self) -> Option<Result<Arc<T>, Missing>> {
+        self.got.take()
+    }
+}
+
+impl<T> fmt::Debug for NewsProbe<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewsProbe").finish_non_exhaustive()
+    }
+}
+
+/// Receives from a broadcast as one of several things. Who takes the arm's outcome takes the
+/// [value](NewsProbe::take_value), too.
+pub type BroadcastArm<'a, T> = QueueArm<'a, State<T>, NewsProbe<'a, T>>;
+
+// SAFETY: the one queue; who is claimed from it looks again. References are moved under the lock; what was there before is none.
+unsafe impl<T> Probe<State<T>> for NewsProbe<'_, T> {
+    const IS_HINT: bool = true;
+
+    fn take(&self, state: &mut State<T>) -> Option<Reason> {
+        match state.get(self.position, self.capacity) {
+            Err(Missing::Empty) => None,
+            result => {
+                self.got.set(Some(result));
+                Some(Reason::Woken)
+            }
+        }
+    }
+
+    fn is_there(&self, state: &mut State<T>) -> bool {
+        state.closed || self.position.get() != state.next
+    }
+
+    fn queue<'b>(&self, state: &'b mut State<T>) -> &'b mut Queue {
+        &mut state.waiters
+    }
+}
+
+impl<T> fmt::Debug for State<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Broadcast<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broadcast")
+            .field("capacity", &self.capacity)
+            .field("receivers", &self.receiver_count())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! A wait at several primitives under loom: exactly one arm takes effect on each side, whoever comes in between.
+//!
+//! A wake-up that is lost ends in a deadlock; a value that is lost or on two sides fails a count; a node that is reached
+//! without its lock fails loom's cells.
+#![cfg(loom)]
+#![expect(unsafe_code, reason = "waits at several primitives")]
+
+mod loom_party;
+
+use std::cell::Cell;
+
+use loom::sync::Arc;
+use loom::thread;
+use loom_party::{Party, Shared, Value, check, number, shared, value};
+use sinew_core::sync::{Channel, Mode, RawEvent, RecvArm, SendArm};
+use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
+
+const RECORD: Record = Record {
+    kind: Kind::Select,
+    object: 0,
+    owner: 0,
+};
+
+/// What a select has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    Sent(u32),
+    Got(u32),
+    Closed,
+    GaveUp,
+}
+
+/// Waits for arms, in the order of the given turn.
+fn wait(arms: &[&dyn Arm], first: usize, rival: Option<Reason>) -> Option<usize> {
+    // SAFETY: each test passes different arms.
+    match unsafe { wait_any(arms, Turn::from_arm(first), &*Party::new(rival), RECORD) } {
+        Ok(chosen) => Some(chosen),
+        Err(reason) => {
+            assert_eq!(Some(reason), rival);
+            None
+        }
+    }
+}
+
+type Two = Shared<[Channel<Value>; 2]>;
+
+/// Sends `number` to one of the channels or receives from the other, whichever comes first.
+fn exchange(two: &Two, to: usize, first: usize, amount: u32, rival: Option<Reason>) -> Did {
+    exchange_at(&two.0[to], &two.0[1 - to], first, amount, rival)
+}
+
+fn exchange_at(
+    to: &Channel<Value>,
+    from: &Channel<Value>,
+    first: usize,
+    amount: u32,
+    rival: Option<Reason>,
+) -> Did {
+    let home = Cell::new(Some(value(amount)));
+    let send = SendArm::new(to, &home);
+    let recv = RecvArm::new(from);
+    let did = match wait(&[&send, &recv], first, rival) {
+        Some(0) => match send.take().unwrap() {
+            Ok(()) => Did::Sent(amount),
+            Err(reason) => {
+                assert_eq!(reason, Reason::Closed);
+                Did::Closed
+            }
+        },
+        Some(_) => match recv.take().unwrap() {
+            Ok(value) => Did::Got(number(value)),
+            Err(reason) => {
+                assert_eq!(reason, Reason::Closed);
+                Did::Closed
+            }
+        },
+        None => Did::GaveUp,
+    };
+    assert!(
+        send.take().is_none() && recv.take().is_none(),
+        "one arm took effect"
+    );
+    let left = home.take();
+    assert_eq!(
+        left.is_some(),
+        !matches!(did, Did::Sent(_)),
+        "sent, or still at home"
+    );
+    left.map(number);
+    did
+}
+
+fn two(capacity: usize) -> Arc<Two> {
+    shared([Channel::bounded(capacity), Channel::bounded(capacity)])
+}
+
+/// Two selects over the same two rendezvous, each sending where the other receives.
+fn against_each_other(preemptions: usize, firsts: [usize; 2], rivals: [Option<Reason>; 2]) {
+    check(preemptions, move || {
+        let two = two(0);
+        let other = {
+            let two = two.clone();
+            thread::spawn(move || exchange(&two, 1, firsts[1], 20, rivals[1]))
+        };
+        let mine = exchange(&two, 0, firsts[0], 10, rivals[0]);
+        if mine == Did::GaveUp {
+            // The other may wait for one that has gone.
+            two.0.iter().for_each(|channel| {
+                channel.close();
+            });
+        }
+        let theirs = other.join().unwrap();
+        match (mine, theirs) {
+            (Did::Sent(10), Did::Got(10)) | (Did::Got(20), Did::Sent(20)) => {}
+            (Did::GaveUp, Did::Closed | Did::GaveUp) => {}
+            (mine, theirs) => panic!("{mine:?} and {theirs:?}"),
+        }
+    });
+}
+
+// contract: Y10
+#[test]
+fn two_selects_against_each_other() {
+    against_each_other(5, [0, 0], [None, None]);
+}
+
+#[test]
+fn two_selects_that_look_the_same_way() {
+    against_each_other(4, [0, 1], [None, None]);
+}
+
+#[test]
+fn two_selects_of_which_one_gives_up() {
+    against_each_other(2, [0, 0], [Some(Reason::Timeout), None]);
+}
+
+/// Both may send and receive at the same rendezvous.
+fn at_one_channel(rivals: [Option<Reason>; 2]) {
+    check(3, move || {
+        let one = shared(Channel::<Value>::rendezvous());
+        let other = {
+            let one = one.clone();
+            thread::spawn(move || exchange_at(&one.0, &one.0, 0, 20, rivals[1]))
+        };
+        let mine = exchange_at(&one.0, &one.0, 0, 10, rivals[0]);
+        if mine == Did::GaveUp {
+            one.0.close();
+        }
+        match (mine, other.join().unwrap()) {
+            (Did::Sent(10), Did::Got(10)) | (Did::Got(20), Did::Sent(20)) => {}
+            (Did::GaveUp, Did::Closed) => {}
+            (mine, theirs) => panic!("{mine:?} and {theirs:?}"),
+        }
+    });
+}
+
+#[test]
+fn two_selects_at_one_channel() {
+    at_one_channel([None, None]);
+}
+
+#[test]
+fn two_selects_at_one_channel_of_which_one_gives_up() {
+    at_one_channel([Some(Reason::Cancelled), None]);
+}
+
+/// One select over two channels, into one of which somebody sends and the other of which somebody closes.
+fn against_a_send_and_a_close(capacity: usize, rival: Option<Reason>) {
+    check(2, move || {
+        let two = two(capacity);
+        let sender = {
+            let two = two.clone();
+            thread::spawn(move || match two.0[0].send(value(7), &*Party::new(None)) {
+                Ok(()) => true,
+                Err(failed) => {
+                    assert_eq!((failed.reason, number(failed.value)), (Reason::Closed, 7));
+                    false
+                }
+            })
+        };
+        let closer = {
+            let two = two.clone();
+            thread::spawn(move || {
+                two.0[1].close();
+            })
+        };
+        let arms = [RecvArm::new(&two.0[0]), RecvArm::new(&two.0[1])];
+        let got = match wait(&[&arms[0], &arms[1]], 0, rival) {
+            Some(0) => {
+                assert_eq!(number(arms[0].take().unwrap().unwrap()), 7);
+                true
+            }
+            Some(_) => {
+                assert_eq!(arms[1].take().unwrap().unwrap_err(), Reason::Closed);
+                false
+            }
+            None => false,
+        };
+        assert!(arms.iter().all(|arm| arm.take().is_none()));
+        two.0[0].close();
+        let sent = sender.join().unwrap();
+        closer.join().unwrap();
+        let left = two.0[0].try_recv().is_ok();
+        assert_eq!(sent, got || left, "lost, or on two sides");
+    });
+}
+
+// contract: Y10
+#[test]
+fn a_select_against_a_send_and_a_close() {
+    against_a_send_and_a_close(0, None);
+}
+
+#[test]
+fn a_select_against_a_send_a_close_and_a_timeout() {
+    against_a_send_and_a_close(0, Some(Reason::Timeout));
+}
+
+#[test]
+fn a_select_on_buffers_against_a_send_and_a_close() {
+    against_a_send_and_a_close(1, None);
+}
+
+/// Two wakers at two primitives claim the same waiter: what the loser brings is not taken.
+fn against_two_signals(rival: Option<Reason>) {
+    check(3, move || {
+        let events = Arc::new([RawEvent::new(Mode::Auto), RawEvent::new(Mode::Auto)]);
+        let setters: Vec<_> = (0..2)
+            .map(|index| {
+                let events = events.clone();
+                thread::spawn(move || events[index].set())
+            })
+            .collect();
+        let arms = [events[0].arm(), events[1].arm()];
+        let chosen = wait(&[&arms[0], &arms[1]], 0, rival);
+        for setter in setters {
+            setter.join().unwrap();
+        }
+        for index in 0..2 {
+            let is_chosen = chosen == Some(index);
+            assert_eq!(arms[index].take().is_some(), is_chosen);
+            assert_eq!(
+                events[index].is_set(),
+                !is_chosen,
+                "a signal is in one place"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_select_against_two_signals() {
+    against_two_signals(None);
+}
+
+#[test]
+fn a_select_against_two_signals_and_a_cancel() {
+    against_two_signals(Some(Reason::Cancelled));
+}
+
+/// The select goes round, so what one round leaves behind would be found by the next.
+#[test]
+fn a_select_in_a_loop() {
+    check(2, || {
+        let two = two(0);
+        let sender = {
+            let two = two.clone();
+            thread::spawn(move || {
+                let party = Party::new(None);
+                for (index, amount) in [(0, 1), (1, 2)] {
+                    assert!(two.0[index].send(value(amount), &*party).is_ok());
+                }
+            })
+        };
+        let arms = [RecvArm::new(&two.0[0]), RecvArm::new(&two.0[1])];
+        for expected in [0, 1] {
+            let chosen = wait(&[&arms[0], &arms[1]], 0, None).unwrap();
+            assert_eq!(chosen, expected);
+            let got = number(arms[chosen].take().unwrap().unwrap());
+            assert_eq!(got as usize, chosen + 1);
+        }
+        sender.join().unwrap();
+    });
+}

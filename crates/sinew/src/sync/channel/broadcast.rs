@@ -1,0 +1,391 @@
+//! A channel that gives each value to every receiver.
+//!
+//! Owns: the two ends. What is between them is `sinew_core`'s `Broadcast`.
+
+use std::cell::Cell;
+use std::fmt;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sinew_core::sync::{Broadcast, Missing};
+
+use super::{SendError, take_turn};
+use crate::error::WaitError;
+use crate::scheduler::waiting::Waiting;
+use crate::sync::select::BroadcastArm;
+use crate::sys::clock;
+
+/// A channel that gives each value to every receiver and keeps the last `capacity` of them. Sending never waits: a
+/// receiver that falls behind by more loses the oldest, and is told how many.
+///
+/// A receiver gets what is sent after it was made. The values are cloned for all receivers but the last.
+///
+/// # Panics
+///
+/// If `capacity` is zero, or the memory for so many values cannot be had.
+///
+/// # Examples
+///
+/// ```
+/// use sinew::sync::channel::broadcast::{self, RecvError};
+///
+/// let (sender, first) = sinew::sync::channel::broadcast(2);
+/// let second = sender.subscribe();
+/// for n in 1..=3 {
+///     assert_eq!(sender.send(n), Ok(2));
+/// }
+/// assert_eq!(first.recv(), Err(RecvError::Lagged(1)));
+/// assert_eq!(first.recv(), Ok(2));
+/// drop(sender);
+/// let rest: Vec<_> = second.into_iter().map(|n| n.unwrap_or(0)).collect();
+/// assert_eq!(rest, [0, 2, 3]);
+/// ```
+#[must_use]
+#[track_caller]
+pub fn broadcast<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let channel = Arc::new(Broadcast::new(capacity));
+    (
+        Sender {
+            channel: channel.clone(),
+        },
+        Receiver {
+            channel,
+            position: Cell::new(0),
+        },
+    )
+}
+
+/// Nothing was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecvError {
+    /// So many values were lost to this receiver, because it fell behind. The next receive gets the oldest that is left.
+    Lagged(u64),
+    /// The wait failed: `Closed` when everything was received and nothing will come, `Timeout`, `Cancelled` or `State`.
+    Wait(WaitError),
+}
+
+impl From<WaitError> for RecvError {
+    fn from(error: WaitError) -> Self {
+        Self::Wait(error)
+    }
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lagged(count) => write!(f, "the receiver fell behind and lost {count} values"),
+            Self::Wait(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RecvError {}
+
+/// Nothing could be received without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// Nothing is there yet.
+    Empty,
+    /// Everything was received, and nothing will come.
+    Closed,
+    /// So many values were lost to this receiver, because it fell behind.
+    Lagged(u64),
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("nothing was sent since"),
+            Self::Closed => f.write_str("everything was received and the channel is closed"),
+            Self::Lagged(count) => RecvError::Lagged(*count).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TryRecvError {}
+
+/// Sends to every receiver. Clones send the same way.
+pub struct Sender<T> {
+    channel: Arc<Broadcast<T>>,
+}
+
+impl<T> Sender<T> {
+    /// Sends a value to every receiver there is; returns how many those are. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The value comes back, with the reason `Closed`, if there is no receiver or the channel is closed.
+    pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
+        let sent = self.channel.send(value);
+        take_turn();
+        sent.map_err(|value| SendError {
+            value,
+            reason: WaitError::Closed,
+        })
+    }
+
+    /// A receiver of what is sent from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Receiver<T> {
+        Receiver {
+            channel: self.channel.clone(),
+            position: Cell::new(self.channel.add_receiver()),
+        }
+    }
+
+    /// How many receivers there are.
+    #[must_use]
+    pub fn receiver_count(&self) -> usize {
+        self.channel.receiver_count()
+    }
+
+    /// How many values are kept for receivers that fall behind.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.channel.capacity()
+    }
+
+    /// Ends sending for all; what was sent can still be received. False if it had ended before.
+    pub fn close(&self) -> bool {
+        self.channel.close()
+    }
+
+    /// Whether sending has ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.channel.is_closed()
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.channel.add_sender();
+        Self {
+            channel: self.channel.clone(),
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.channel.remove_sender();
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("receivers", &self.receiver_count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Receives every value. A clone receives the same from here on. It goes from thread to thread, but is one party's at a time.
+pub struct Receiver<T> {
+    channel: Arc<Broadcast<T>>,
+    /// The number of the value that comes next.
+    position: Cell<u64>,
+}
+
+/// The value, or a clone of it while others wait for it too.
+fn own<T: Clone>(value: Arc<T>) -> T {
+    Arc::unwrap_or_clone(value)
+}
+
+impl<T: Clone> Receiver<T> {
+    /// Receives the next value.
+    ///
+    /// # Suspends
+    ///
+    /// While there is none.
+    ///
+    /// # Cancellation
+    ///
+    /// Ends early; nothing was taken.
+    ///
+    /// # Errors
+    ///
+    /// See [`RecvError`].
+    pub fn recv(&self) -> Result<T, RecvError> {
+        self.recv_within(None)
+    }
+
+    /// As [`Receiver::recv`], for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Receiver::recv`]; `Timeout` when the time is up.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvError> {
+        self.recv_within(Some(clock::after_ns(timeout)))
+    }
+
+    /// As [`Receiver::recv`], until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Receiver::recv`]; `Timeout` at the deadline.
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvError> {
+        self.recv_within(Some(clock::instant_ns(deadline)))
+    }
+
+    /// Receives the next value if it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [`TryRecvError`].
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        match self.channel.try_recv(&self.position) {
+            Ok(value) => Ok(own(value)),
+            Err(Missing::Empty) => Err(TryRecvError::Empty),
+            Err(Missing::Closed) => Err(TryRecvError::Closed),
+            Err(Missing::Lagged(count)) => Err(TryRecvError::Lagged(count)),
+        }
+    }
+
+    fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, RecvError> {
+        let waiting = match Waiting::new(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(reason) => {
+                return self.try_recv().map_err(|error| match error {
+                    TryRecvError::Empty => reason.into(),
+                    TryRecvError::Closed => WaitError::Closed.into(),
+                    TryRecvError::Lagged(count) => RecvError::Lagged(count),
+                });
+            }
+        };
+        match self.channel.recv(&self.position, &waiting) {
+            Ok(result) => {
+                waiting.take_turn();
+                result.map(own).map_err(of_missing)
+            }
+            Err(reason) => {
+                let error = waiting.result(reason).err();
+                Err(error.unwrap_or(WaitError::Closed).into())
+            }
+        }
+    }
+
+    /// To receive as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn recv_arm(&self) -> BroadcastArm<'_, T> {
+        BroadcastArm::new(self.channel.arm(&self.position))
+    }
+
+    /// An iterator that receives until everything was received and nothing will come, or the coroutine is cancelled. Where values
+    /// were lost it says how many.
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+}
+
+/// What the absence of a value means for one who does not wait any more.
+pub(crate) fn of_missing(missing: Missing) -> RecvError {
+    match missing {
+        Missing::Lagged(count) => RecvError::Lagged(count),
+        Missing::Empty | Missing::Closed => RecvError::Wait(WaitError::Closed),
+    }
+}
+
+impl<T> Receiver<T> {
+    /// How many values wait for this receiver; lost ones are not counted.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.channel.len(self.position.get())
+    }
+
+    /// Whether no value waits for this receiver.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends sending for all; what was sent can still be received. False if it had ended before.
+    pub fn close(&self) -> bool {
+        self.channel.close()
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.channel.add_receiver_at(self.position.get());
+        Self {
+            channel: self.channel.clone(),
+            position: self.position.clone(),
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.channel.remove_receiver(self.position.get());
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an iterator gives: a value, or how many were lost.
+fn next<T: Clone>(receiver: &Receiver<T>) -> Option<Result<T, u64>> {
+    match receiver.recv() {
+        Ok(value) => Some(Ok(value)),
+        Err(RecvError::Lagged(count)) => Some(Err(count)),
+        Err(RecvError::Wait(_)) => None,
+    }
+}
+
+/// Receives until the channel is closed and everything was received. Made by [`Receiver::iter`].
+#[derive(Debug)]
+pub struct Iter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+impl<T: Clone> Iterator for Iter<'_, T> {
+    /// A value, or how many were lost.
+    type Item = Result<T, u64>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        next(self.receiver)
+    }
+}
+
+impl<T: Clone> FusedIterator for Iter<'_, T> {}
+
+/// Receives until the channel is closed and everything was received; owns the receiver.
+#[derive(Debug)]
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T: Clone> Iterator for IntoIter<T> {
+    /// A value, or how many were lost.
+    type Item = Result<T, u64>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        next(&self.receiver)
+    }
+}
+
+impl<T: Clone> FusedIterator for IntoIter<T> {}
+
+impl<T: Clone> IntoIterator for Receiver<T> {
+    type Item = Result<T, u64>;
+    type IntoIter = IntoIter<T>;
+
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
+    }
+}
+
+impl<'a, T: Clone> IntoIterator for &'a Receiver<T> {
+    type Item = Result<T, u64>;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}

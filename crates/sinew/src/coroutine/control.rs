@@ -42,7 +42,7 @@ use crate::coroutine::word::Word;
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
-use crate::scheduler::{forced, thread_state};
+use crate::scheduler::{current, forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
 const SWALLOWED_MAX: u32 = 16;
@@ -582,6 +582,7 @@ impl Control {
     #[inline(always)]
     #[track_caller]
     pub(super) fn check_fp_env(&self) {
+        current::expect_no_spin_lock_of_body();
         if cfg!(debug_assertions) && !self.keeps_fp_env {
             thread_state::expect_fp_env(self.fp_env.get());
         }

@@ -299,10 +299,10 @@ impl Block {
         self.kind.clear();
     }
 
-    /// A wait in a mutex is over, and its record is cleared. Whoever reads the mutex by the record holds the lock, and is waited for here:
-    /// afterwards the mutex may go. Owner thread.
+    /// A wait for something with an owner is over, and its record is cleared. Whoever reads that by the record holds the short lock, and is
+    /// waited for here: afterwards it may go. Owner thread.
     #[inline]
-    pub(super) fn leave_mutex(&self) {
+    pub(super) fn leave_lock(&self) {
         drop(self.park.lock());
     }
 

@@ -68,7 +68,7 @@ use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Kind, Node, Reason, Record, Waiter, Ways};
+use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
@@ -338,8 +338,8 @@ impl Scheduler {
             unsafe { wheel.remove(NonNull::from(&me.timer)) };
         }
         me.clear_record();
-        if record.kind == Kind::Mutex {
-            me.leave_mutex();
+        if record.kind.has_owner() {
+            me.leave_lock();
         }
         reason
     }

@@ -80,7 +80,11 @@ pub(crate) fn watch_stop(id: u64, grace: Duration) {
         grace,
         is_forced: false,
     };
-    stop.insert(grace);
+    if grace.is_zero() {
+        stop.follow_up();
+    } else {
+        stop.insert(grace);
+    }
 }
 
 impl Stop {

@@ -145,7 +145,7 @@ pub(crate) fn asan(rest: &[String]) -> Outcome {
             ("compile_fail", "nothing runs"),
             ("doctests", "they have no flags"),
             (
-                "scheduler_ends, inspect_listing, event_stress",
+                "scheduler_ends, inspect_listing, event_stress, stack_refused",
                 "they limit or measure memory, or take minutes",
             ),
         ],
@@ -159,6 +159,7 @@ pub(crate) fn asan(rest: &[String]) -> Outcome {
             "scheduler_ends",
             "inspect_listing",
             "event_stress",
+            "stack_refused",
         ],
     ) {
         Ok(tests) => tests,

@@ -128,6 +128,14 @@ fn philosopher(
     Builder::new().name(name).spawn_local(body).unwrap()
 }
 
+/// Deadlocks are looked for in the whole process, so those tests run one at a time.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A way to take a lock and give it back.
 type Lock = fn(&Mutex<()>) -> Result<(), WaitError>;
 
@@ -138,6 +146,7 @@ fn plainly(mutex: &Mutex<()>) -> Result<(), WaitError> {
 // contract: S25
 #[test]
 fn a_cycle_of_mutexes_is_reported_with_each_member_while_others_go_on() {
+    let _alone = alone();
     run(|| {
         let listener = sinew::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let accepting = spawn_local(move || listener.accept().map(drop));
@@ -174,6 +183,7 @@ fn a_cycle_of_mutexes_is_reported_with_each_member_while_others_go_on() {
 // contract: S25
 #[test]
 fn a_cycle_through_mutex_join_and_scope_is_reported() {
+    let _alone = alone();
     run(|| {
         let mutex = Rc::new(Mutex::new(()));
         // The holder waits for its scope, the child for a third one's end, the third one for the mutex.
@@ -209,6 +219,7 @@ fn a_cycle_through_mutex_join_and_scope_is_reported() {
 // contract: S25
 #[test]
 fn another_thread_asks_a_scheduler_whose_coroutines_all_wait() {
+    let _alone = alone();
     let (tell, told) = mpsc::channel();
     let stuck = std::thread::spawn(move || {
         sinew::Scheduler::anchor(|scheduler| {
@@ -239,6 +250,7 @@ fn another_thread_asks_a_scheduler_whose_coroutines_all_wait() {
 // contract: S25
 #[test]
 fn a_wait_with_a_deadline_is_in_no_cycle() {
+    let _alone = alone();
     run(|| {
         let (left, right) = (Rc::new(Mutex::new(())), Rc::new(Mutex::new(())));
         let escapes: [Lock; 2] = [
@@ -278,7 +290,9 @@ fn a_wait_with_a_deadline_is_in_no_cycle() {
 
 // contract: S25
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn a_mutex_that_has_changed_hands_makes_no_cycle() {
+    let _alone = alone();
     run(|| {
         let (m, n) = (Rc::new(Mutex::new(())), Rc::new(Mutex::new(())));
         let first_owner = spawn_local({
@@ -321,6 +335,7 @@ fn a_mutex_that_has_changed_hands_makes_no_cycle() {
 // contract: S25
 #[test]
 fn nothing_is_reported_in_a_storm_without_a_deadlock() {
+    let _alone = alone();
     let mutexes: Arc<Vec<Mutex<u64>>> = Arc::new((0..4).map(Mutex::new).collect());
     let storm = |mutexes: Arc<Vec<Mutex<u64>>>| {
         move || {

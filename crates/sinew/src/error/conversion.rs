@@ -13,11 +13,12 @@ use crate::event::{CreateError, Missing, Refusal, TableWaitError};
 use crate::join::JoinError;
 use crate::local::AccessError;
 use crate::net::{ReuniteError, Split};
-use crate::scheduler::exit::NotFound;
 use crate::scheduler::object::StateError;
+use crate::scheduler::order::NotFound;
 use crate::scheduler::post::PostError;
 use crate::scheduler::run::RunError;
 use crate::scheduler::spawn::SpawnError;
+use crate::stack::{Refused, StackError};
 use crate::sync::channel::{SendError, TryRecvError, TrySendError};
 
 impl WaitError {
@@ -64,6 +65,11 @@ from_plain! {
         Refusal::Taken(_) => ErrorKind::Exists,
         Refusal::Full { .. } => ErrorKind::Again,
     };
+    StackError: |error| match error {
+        StackError::Invalid { .. } => ErrorKind::Invalid,
+        StackError::NoMemory { .. } => ErrorKind::NoMemory,
+        _ => ErrorKind::Internal,
+    };
     CleanupError: |_| ErrorKind::State;
     StateError: |_| ErrorKind::State;
     AccessError: |_| ErrorKind::State;
@@ -95,6 +101,7 @@ from_generous! {
     };
     PostError<F>: |error| if error.is_again() { ErrorKind::Again } else { ErrorKind::Closed };
     DeferError<F>: |_| ErrorKind::State;
+    Refused<S>: |_| ErrorKind::Invalid;
     ResumeError<In>: |error| match error {
         ResumeError::State(_) => ErrorKind::State,
         ResumeError::Cancelled(_) => ErrorKind::Cancelled,
@@ -127,8 +134,10 @@ impl From<RunError> for Error {
         match error {
             RunError::State => Self::new(ErrorKind::State, message),
             RunError::Io(error) => Self::from(error).context(message),
+            RunError::Invalid(_) => Self::new(ErrorKind::Invalid, message),
             RunError::Exited(code) => Self::new(ErrorKind::Cancelled, message).with_code(code),
             RunError::Cancelled => Self::new(ErrorKind::Cancelled, message),
+            RunError::Deadlock(_) => Self::new(ErrorKind::Deadlock, message),
         }
     }
 }

@@ -11,13 +11,14 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use sinew_context::stack::{self, SlotRef};
 use sinew_core::wait::Kind;
 
-use crate::scheduler::block::{Block, TIMED, flag, life};
+use crate::cancel::CancelRecord;
+use crate::scheduler::block::{Block, TIMED, flag};
 use crate::scheduler::slab;
 use crate::sys::clock;
 
@@ -69,6 +70,8 @@ pub struct Info {
     pub stack_bytes: Option<usize>,
     /// How much of it was in use when it last stopped, in bytes.
     pub stack_used_bytes: Option<usize>,
+    /// Who asked it to stop, why and when, and when it was told, if anybody did.
+    pub cancel: Option<CancelRecord>,
     /// Which slot its stack is; good for a question to the kernel.
     slot: Option<StackSlot>,
 }
@@ -142,7 +145,7 @@ fn info(block: &Block) -> Option<Info> {
                 block.timer.deadline_ns(),
                 block.has(flag::STARTED),
                 // ORDERING: Acquire orders this before the name and the stack are looked at.
-                block.life.load(Acquire) & life::DONE != 0,
+                block.is_done(),
                 stack_pointer(block),
             )
         })?;
@@ -180,6 +183,7 @@ fn info(block: &Block) -> Option<Info> {
         spawned_at,
         stack_bytes: slot.map(SlotRef::size_bytes),
         stack_used_bytes: slot.map(|slot| slot.base().addr().get().saturating_sub(sp)),
+        cancel: block.cancel_record_of(id),
         slot: slot.map(StackSlot),
     })
 }

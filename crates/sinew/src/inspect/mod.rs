@@ -8,7 +8,8 @@ mod dump;
 mod listing;
 mod stats;
 
-pub use deadlock::{Cycle, Member, deadlocks};
+pub use deadlock::{Cycle, Deadlock, DeadlockHook, Member, deadlocks, on_deadlock};
+pub(crate) use deadlock::{look as look_for_deadlocks, standstill};
 pub use dump::{Dump, Group, dump};
 pub use listing::{Info, State, Wait, find, for_each};
 pub use stats::{SchedulerStats, Stats, stats};

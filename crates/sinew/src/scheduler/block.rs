@@ -36,6 +36,8 @@ use std::sync::atomic::{
 use sinew_context::Context;
 use sinew_context::stack::Stack;
 use sinew_core::inbox::Link;
+pub(crate) use sinew_core::life;
+use sinew_core::life::Life;
 use sinew_core::lock::Lock;
 use sinew_core::timer::TimerNode;
 use sinew_core::wait::{Kind, Node, Queue, Record, Waiter};
@@ -67,20 +69,6 @@ pub(crate) mod flag {
     pub(crate) const FP_ENV: u8 = 128;
 }
 
-/// Bits of [`Block::life`].
-pub(crate) mod life {
-    /// A join handle exists.
-    pub(crate) const HANDLE: u8 = 1;
-    /// The coroutine has ended; its result is in the payload, unless taken.
-    pub(crate) const DONE: u8 = 2;
-    /// The result has been taken or dropped.
-    pub(crate) const TAKEN: u8 = 4;
-    /// Someone waits, or has waited, for the end: the queue of joiners is worth a look.
-    pub(crate) const WAITED: u8 = 8;
-    /// The type of the result is `'static`. Set at the start for good.
-    pub(crate) const STATIC: u8 = 16;
-}
-
 /// A bit of [`Block::kind`], beside the kind's number: the wait has a deadline, which its timer tells.
 pub(crate) const TIMED: u8 = 0x80;
 
@@ -105,7 +93,7 @@ pub(crate) struct Block {
     pub(crate) flags: AtomicU8,
     /// Whether a cancel was requested.
     pub(crate) cancel: AtomicBool,
-    pub(crate) life: AtomicU8,
+    pub(crate) life: Life,
     pub(crate) outcome: AtomicU8,
     pub(crate) kind: AtomicU8,
     /// How many waits were refused.
@@ -123,10 +111,13 @@ pub(crate) struct Block {
     pub(crate) since: AtomicU64,
     /// The id of the coroutine that spawned it; 0 if none did.
     pub(crate) parent: AtomicU64,
+    /// Whether it is in the ready queue because it gave its turn away. Owner thread.
+    #[cfg(sinew_shuffle)]
+    pub(super) yielded: Cell<bool>,
 }
 
-/// With a sanitizer there is more in a context.
-#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan)))]
+/// With a sanitizer there is more in a context; and in a block whose order is shuffled.
+#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan, sinew_shuffle)))]
 const _: () = {
     assert!(size_of::<Block>() == 256, "a block takes four cache lines");
     assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
@@ -157,10 +148,12 @@ impl Block {
             since: AtomicU64::new(0),
             timer: TimerNode::new(),
             parent: AtomicU64::new(0),
+            #[cfg(sinew_shuffle)]
+            yielded: Cell::new(false),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
             park: Lock::new(Park::EMPTY),
-            life: AtomicU8::new(0),
+            life: Life::new(),
             outcome: AtomicU8::new(0),
             vtable: Cell::new(Vtable::NONE),
             extra: AtomicPtr::new(std::ptr::null_mut()),
@@ -255,8 +248,7 @@ impl Block {
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release that sets DONE: the result is there.
-        self.life.load(Acquire) & life::DONE != 0
+        self.life.is_done()
     }
 
     /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.
@@ -300,6 +292,13 @@ impl Block {
         fence(Release);
     }
 
+    /// A wait in a mutex is over, and its record is cleared. Whoever reads the mutex by the record holds the lock, and is waited for here:
+    /// afterwards the mutex may go. Owner thread.
+    #[inline]
+    pub(super) fn leave_mutex(&self) {
+        drop(self.park.lock());
+    }
+
     /// Changes what listings read, under the sequence lock. Owner thread.
     #[inline]
     pub(super) fn change(&self, f: impl FnOnce()) {
@@ -328,6 +327,20 @@ impl Block {
             std::hint::spin_loop();
         }
         None
+    }
+
+    /// The door of its scheduler, if it is the live coroutine with this number. From any thread, for any block.
+    pub(crate) fn door_while(&self, id: u64) -> Option<&'static Door> {
+        let (now, done, door) = self.read(|| {
+            (
+                self.id(),
+                self.is_done(),
+                // Stored before the number, and replaced only after that was taken away.
+                self.door.load(Relaxed),
+            )
+        })?;
+        // SAFETY: doors are never freed.
+        unsafe { door.as_ref() }.filter(|_| now == id && !done)
     }
 
     /// The coroutine's name. From any thread, for any block: the lock keeps the name in place while it is copied.

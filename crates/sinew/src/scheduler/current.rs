@@ -1,7 +1,7 @@
 //! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, whether
-//! that may wait, and its estate.
+//! that may wait, its estate, and what keeps its coroutines without an anchor.
 //!
-//! Owns: the pointer, the flag and the thread's estate. The pointer is set for the length of an anchor and never dangles: the anchor takes it back before
+//! Owns: the pointers, the flag and the thread's estate. The scheduler's pointer is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
 #![expect(unsafe_code, reason = "follows the thread's scheduler pointer")]
 
@@ -18,6 +18,8 @@ thread_local! {
     static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
     /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// What keeps the thread's unanchored coroutines, while there are any.
+    static KEEPER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// Counts the selects of the thread, in steps that spread over the whole range.
     static SELECTS: Cell<u32> = const { Cell::new(0) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
@@ -32,6 +34,16 @@ pub(crate) fn with_thread_estate<R>(f: impl FnOnce(Option<&Estate>) -> R) -> R {
         Ok(estate) => f(Some(unsafe { &*estate })),
         Err(_) => f(None),
     }
+}
+
+/// What keeps the thread's unanchored coroutines; null while there are none.
+pub(crate) fn keeper() -> *const () {
+    KEEPER.get()
+}
+
+/// Sets that.
+pub(crate) fn set_keeper(keeper: *const ()) {
+    KEEPER.set(keeper);
 }
 
 /// The thread's scheduler, as a raw pointer; null outside of an anchor.

@@ -219,7 +219,7 @@ impl<'scope> Scope<'scope, '_> {
         // handle is gone.
         let block = unsafe {
             scheduler.spawn_block(f, life::HANDLE, location, |block| {
-                block.extra_or_new().family.set(Some(family));
+                block.extra_or_new().family.set(family);
                 CancelToken::attach(&BlockRef::of(block), Some(&self.token));
             })
         };

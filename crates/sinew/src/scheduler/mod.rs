@@ -58,9 +58,9 @@ pub(crate) mod unhandled;
 mod vigil;
 pub(crate) mod waiting;
 pub(crate) mod waker;
+mod watching;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -70,12 +70,11 @@ use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Kind, Node, Reason, Record, Waiter, Ways};
+use sinew_core::wait::{Claim, Kind, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
-use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
 use crate::scheduler::block::{Block, BlockRef, flag};
@@ -531,82 +530,6 @@ impl Scheduler {
         figures
             .io_waits
             .store(self.sources.borrow().waiting(), Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn may_be_ready(&self, fd: RawFd, owner: u64, direction: Direction) -> bool {
-        self.sources.borrow_mut().may_be_ready(fd, owner, direction)
-    }
-
-    #[inline]
-    pub(crate) fn exhausted(&self, fd: RawFd, owner: u64, direction: Direction) {
-        self.sources.borrow_mut().exhausted(fd, owner, direction);
-    }
-
-    /// Makes sure that the driver watches the descriptor.
-    pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
-        let mut sources = self.sources.borrow_mut();
-        if owner == 0 {
-            self.door.watched.mark(fd);
-        }
-        let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
-        drop(sources);
-        stale.wake_all();
-        self.deferred.call();
-        Ok(())
-    }
-
-    /// The descriptor is about to be closed.
-    pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
-        let mut sources = self.sources.borrow_mut();
-        let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
-        drop(sources);
-        stale.wake_all();
-        self.deferred.call();
-    }
-
-    /// Another thread has closed the descriptor.
-    fn forget_closed(&self, fd: RawFd) {
-        let mut sources = self.sources.borrow_mut();
-        let stale = sources.recheck(&mut **self.driver.borrow_mut(), fd);
-        drop(sources);
-        stale.wake_all();
-        self.deferred.call();
-    }
-
-    /// Links a waiting coroutine's node at a watched descriptor, which is known to have nothing now.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Sources::link`].
-    pub(crate) unsafe fn link_source(
-        &self,
-        fd: RawFd,
-        owner: u64,
-        direction: Direction,
-        node: NonNull<Node>,
-    ) -> u32 {
-        let mut sources = self.sources.borrow_mut();
-        sources.exhausted(fd, owner, direction);
-        // SAFETY: passed on to the caller.
-        unsafe { sources.link(fd, direction, node) }
-    }
-
-    /// Takes the node out again; false if the descriptor was closed meanwhile.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Sources::unlink`].
-    pub(crate) unsafe fn unlink_source(
-        &self,
-        fd: RawFd,
-        direction: Direction,
-        node: NonNull<Node>,
-        life: u32,
-    ) -> bool {
-        let mut sources = self.sources.borrow_mut();
-        // SAFETY: passed on to the caller.
-        unsafe { sources.unlink(fd, direction, node, life) }
     }
 
     fn fire_timers(&self) {

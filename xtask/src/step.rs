@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::runner::{cargo, execute, execute_without_terminal, files, root};
-use crate::{tidy, tool};
+use crate::{sanitizer, tidy, tool};
 
 /// How much longer than usual stress tests run under `ci`, unless `SINEW_STRESS` is set already.
 const STRESS_CI: &str = "2";
@@ -127,10 +127,40 @@ pub(crate) const KINDS: &[Kind] = &[
         run: tool::valgrind,
     },
     Kind {
+        name: "notes",
+        what: "the notes for each sanitizer compile",
+        in_ci: true,
+        run: sanitizer::notes,
+    },
+    Kind {
         name: "asan",
-        what: "tests under AddressSanitizer",
+        what: "coroutines under AddressSanitizer",
+        in_ci: true,
+        run: sanitizer::address,
+    },
+    Kind {
+        name: "asan-all",
+        what: "all tests under AddressSanitizer",
         in_ci: false,
-        run: tool::asan,
+        run: sanitizer::address_all,
+    },
+    Kind {
+        name: "tsan",
+        what: "what crosses threads under ThreadSanitizer",
+        in_ci: true,
+        run: sanitizer::thread,
+    },
+    Kind {
+        name: "msan",
+        what: "coroutines under MemorySanitizer",
+        in_ci: false,
+        run: sanitizer::memory,
+    },
+    Kind {
+        name: "fuzz",
+        what: "lives of coroutines from libFuzzer's bytes",
+        in_ci: false,
+        run: sanitizer::fuzz,
     },
     Kind {
         name: "tour",

@@ -548,21 +548,23 @@ fn posts_that_post_for_ever_starve_neither_coroutines_nor_timers() {
         s.handle().post(move || again(handle, inside)).unwrap();
         let sleeper = spawn_local(|| sinew::sleep(Duration::from_millis(2)));
         let inside = posts.clone();
+        let most = Rc::new(Cell::new(0));
+        let most_inside = most.clone();
         let counted = spawn_local(move || {
-            let mut most = 0;
             for _ in 0..100 {
                 let before = inside.load(Relaxed);
                 yield_now().unwrap();
-                most = most.max(inside.load(Relaxed) - before);
+                most_inside.set(most_inside.get().max(inside.load(Relaxed) - before));
             }
-            most
         });
         go_local(move || {
             sleeper.join().unwrap().unwrap();
+            // Where all is slow, under a sanitizer, these turns may take longer than that sleep.
+            counted.join().unwrap();
             sinew::stop().unwrap();
         });
         assert_eq!(s.run(), Ok(Progress::Made));
-        let most = counted.join().unwrap();
+        let most = most.get();
         assert!(most <= 2 * 64, "{most} posts between two turns");
         assert!(posts.load(Relaxed) > 0);
     });

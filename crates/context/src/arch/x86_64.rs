@@ -35,8 +35,9 @@
 //! flow of control whose [`Context`] the frame's `link` points to, wherever that flow's stack is.
 //! So a backtrace taken inside a coroutine goes on in whoever resumed it, through the
 //! exception tables and along the frame pointers alike. (LLVM puts all tables of a compilation unit
-//! into `.debug_frame`, where debuggers find them and `std::backtrace` does not, if none of the unit's
-//! functions has unwind tables. That happens with AddressSanitizer, whose module constructors have none.)
+//! into `.debug_frame`, where debuggers find them and `std::backtrace` does not, if the unit has functions
+//! and none of them has unwind tables. A sanitizer's constructor of the module would be the only one;
+//! `keep_unwind_tables` is another.)
 //!
 //! Source: the jump instead of the return is known from corosensei and Boost.Context's
 //! discussions of the return stack buffer; DWARF 5, section 6.4, for the expressions.
@@ -127,6 +128,8 @@ pub unsafe fn switch_word(
     value: MaybeUninit<usize>,
 ) -> Arrival {
     let mut handed = value;
+    #[cfg(sinew_msan)]
+    tools::take_as_written(&mut handed);
     let own: *mut Context;
     #[allow(unused_mut, reason = "changed where it is an operand")]
     // SAFETY: both contexts are as the caller vouches for.
@@ -202,6 +205,10 @@ pub unsafe fn switch_final(to: *const Context, value: usize) -> ! {
 pub unsafe extern "C" fn start() {
     naked_asm!(
         ".cfi_startproc",
+        // The caller's frame may lie anywhere. gdb takes one that lies below for the end of the stack, but for a signal's: what a
+        // signal interrupts may run on any stack. An unwinder looks the caller up by its exact address then, which is right as
+        // well: no call is before it.
+        ".cfi_signal_frame",
         // The caller's frame address is the stack pointer in the context that the link at [rbp]
         // names: def_cfa_expression { breg6 0, deref, plus_uconst 16, deref }.
         ".cfi_escape 0x0f, 0x06, 0x76, 0x00, 0x06, 0x23, 0x10, 0x06",
@@ -235,6 +242,16 @@ pub unsafe extern "C" fn start() {
     )
 }
 
+/// Does nothing, but has unwind tables, so that [`start`]'s are where an unwinder looks; see the module's head.
+#[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
+#[inline(never)]
+fn keep_unwind_tables() {}
+
+/// Has it compiled.
+#[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
+#[used]
+static KEEP_UNWIND_TABLES: fn() = keep_unwind_tables;
+
 /// The stack pointer of the caller: tells on which stack it runs.
 #[inline(always)]
 #[must_use]
@@ -245,4 +262,32 @@ pub fn stack_pointer() -> usize {
         asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
     }
     sp
+}
+
+/// Reads a word of a suspended stack, by an instruction that no sanitizer looks at: to them what lies between the locals of
+/// a frame is out of bounds.
+///
+/// # Safety
+///
+/// `address` is a multiple of eight and the word there is mapped and readable.
+#[inline]
+#[must_use]
+pub unsafe fn peek(address: usize) -> usize {
+    let word: usize;
+    // SAFETY: the caller vouches for the address; nothing is written.
+    unsafe {
+        asm!("mov {}, [{}]", out(reg) word, in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    word
+}
+
+/// Whether a return address leads into [`start`]: then the frame that returns there is its stack's outermost.
+#[must_use]
+pub fn is_in_start(return_address: usize) -> bool {
+    /// More than the code takes in any build.
+    const BYTES_MAX: usize = 64;
+    let start = start as unsafe extern "C" fn() as usize;
+    return_address
+        .checked_sub(start)
+        .is_some_and(|offset| offset < BYTES_MAX)
 }

@@ -42,7 +42,7 @@ use crate::coroutine::word::Word;
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
-use crate::scheduler::{forced, thread_state};
+use crate::scheduler::{current, forced, thread_state};
 
 /// How often a body may swallow the forced unwind before the process ends.
 const SWALLOWED_MAX: u32 = 16;
@@ -582,6 +582,7 @@ impl Control {
     #[inline(always)]
     #[track_caller]
     pub(super) fn check_fp_env(&self) {
+        current::expect_no_spin_lock_of_body();
         if cfg!(debug_assertions) && !self.keeps_fp_env {
             thread_state::expect_fp_env(self.fp_env.get());
         }
@@ -683,6 +684,14 @@ impl Control {
             return true;
         }
         self.unwind()
+    }
+
+    /// Where the body goes on, and its stack: of a suspended one, for a walk.
+    #[cfg(feature = "backtrace")]
+    pub(super) fn suspended(&self) -> (Context, std::ops::Range<usize>) {
+        // SAFETY: the anchor's thread, and the body does not run: nobody writes there.
+        let context = unsafe { *self.body.get() };
+        (context, self.limit.get()..self.base.get())
     }
 
     /// From here on it cannot suspend.

@@ -26,6 +26,7 @@ use crate::coroutine::unanchored;
 use crate::coroutine::word::{pack, unpack};
 use crate::error::Error;
 use crate::join::Outcome;
+use crate::scheduler::current;
 use crate::scheduler::spawn::SpawnError;
 use crate::stack::{Choice, Refused, Stack};
 
@@ -235,7 +236,7 @@ impl Options {
 
 impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     #[inline]
-    fn control(&self) -> &Control {
+    pub(super) fn control(&self) -> &Control {
         // SAFETY: a record is not freed before its handle, as long as that can be used.
         unsafe { self.control.as_ref() }
     }
@@ -278,6 +279,7 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
                 }
             }
         }
+        let _outside = current::SpinLocksOutside::note();
         let value = ManuallyDrop::new(value);
         // SAFETY: it has just been entered; the body's side takes the value.
         let arrival = unsafe { control.switch_in(pack(&value)) };

@@ -94,6 +94,8 @@ mod handle;
 mod spares;
 mod suspender;
 mod unanchored;
+#[cfg(feature = "backtrace")]
+mod walked;
 mod word;
 
 pub use anchor::{Anchor, anchor};

@@ -4,6 +4,7 @@
 //! The place of the new error is that of the `?` or of the call that converts.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 
 use crate::coroutine::cleanup::{CleanupError, DeferError};
@@ -19,6 +20,7 @@ use crate::scheduler::post::PostError;
 use crate::scheduler::run::RunError;
 use crate::scheduler::spawn::SpawnError;
 use crate::stack::{Refused, StackError};
+use crate::sync::InitError;
 use crate::sync::channel::{SendError, TryRecvError, TrySendError};
 
 impl WaitError {
@@ -111,6 +113,17 @@ from_generous! {
         SuspendError::Cancelled(_) | SuspendError::Ending => ErrorKind::Cancelled,
         SuspendError::State(_) => ErrorKind::State,
     };
+}
+
+impl<E: fmt::Display> From<InitError<E>> for Error {
+    #[track_caller]
+    fn from(error: InitError<E>) -> Self {
+        let kind = match &error {
+            InitError::Wait(error) => error.kind(),
+            InitError::Init(_) => ErrorKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
 }
 
 impl<F> From<CreateError<F>> for Error {

@@ -21,6 +21,7 @@ use sinew_core::inbox::{Call, Inbox, Link, Push};
 use crate::scheduler::block::Block;
 use crate::scheduler::order::{Order, Orders};
 use crate::scheduler::seen::Seen;
+use crate::scheduler::visit::Visits;
 use crate::scheduler::{Scheduler, current};
 
 /// Tags of the links in an inbox.
@@ -46,6 +47,7 @@ pub(crate) struct Door {
     /// Which coroutine runs now; an identity for listings.
     pub(super) current: AtomicPtr<Block>,
     pub(super) figures: Figures,
+    pub(super) visits: Visits,
     /// Whether a scheduler owns it.
     in_use: AtomicBool,
 }
@@ -78,6 +80,7 @@ impl Door {
         let mut doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(door) = doors.iter().find(|door| !door.in_use.load(Relaxed)) {
             door.in_use.store(true, Relaxed);
+            door.visits.open();
             return Ok(door);
         }
         let door: &'static Self = Box::leak(Box::new(Self {
@@ -88,14 +91,17 @@ impl Door {
             knock: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             current: AtomicPtr::new(ptr::null_mut()),
             figures: Figures::default(),
+            visits: Visits::default(),
             in_use: AtomicBool::new(true),
         }));
+        door.visits.open();
         doors.push(door);
         Ok(door)
     }
 
     /// The owner is done with it. Totals (`created`, `switches`) stay: they are the process's history.
     pub(super) fn give_back(&'static self) {
+        self.visits.close();
         let doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);
         self.in_use.store(false, Relaxed);
         drop(doors);
@@ -115,6 +121,11 @@ impl Door {
                 door.order(Order::Closed { fd });
             }
         }
+    }
+
+    /// Whether a scheduler owns it now.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.in_use.load(Relaxed)
     }
 
     pub(crate) fn figures(&self) -> &Figures {

@@ -56,6 +56,7 @@ pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
 mod vigil;
+pub(crate) mod visit;
 pub(crate) mod waiting;
 pub(crate) mod waker;
 mod watching;
@@ -70,7 +71,7 @@ use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Kind, Reason, Record, Waiter, Ways};
+use sinew_core::wait::{Claim, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
@@ -231,7 +232,7 @@ impl Scheduler {
     }
 
     #[inline]
-    pub(super) fn current(&self) -> *const Block {
+    pub(crate) fn current(&self) -> *const Block {
         self.door.current.load(Relaxed)
     }
 
@@ -342,8 +343,8 @@ impl Scheduler {
             unsafe { wheel.remove(NonNull::from(&me.timer)) };
         }
         me.clear_record();
-        if record.kind == Kind::Mutex {
-            me.leave_mutex();
+        if record.kind.has_owner() {
+            me.leave_lock();
         }
         reason
     }
@@ -381,7 +382,9 @@ impl Scheduler {
 
     /// What a look around is for beside coroutines: the wish to stop, the deadline, posts.
     fn attend(&self, until: Until) -> Option<Progress> {
-        self.attention.set(false);
+        if self.attention.replace(false) {
+            self.let_visitors_in();
+        }
         if until
             .deadline_ns
             .is_some_and(|deadline_ns| self.driver.borrow().now_ns() >= deadline_ns)

@@ -190,19 +190,48 @@ fn add_chunk(newest: Option<&'static Chunk>) -> &'static Chunk {
 }
 
 /// Every block that was ever in use, for listings: most are free or have ended, which their fields tell.
-pub(crate) fn for_each_block(mut f: impl FnMut(&'static Block)) {
-    // ORDERING: Acquire pairs with the Release in `add_chunk`.
-    let mut chunk: *const Chunk = CHUNKS.load(Acquire);
-    // SAFETY: chunks are never freed.
-    while let Some(this) = unsafe { chunk.as_ref() } {
-        // ORDERING: Acquire pairs with the Release in `carve`.
-        for index in 0..this.used.load(Acquire) {
-            // SAFETY: below `used`.
-            let block = unsafe { this.blocks.add(index) };
-            // SAFETY: I1, I2.
-            f(unsafe { &*block.as_ptr() });
+pub(crate) fn for_each_block(f: impl FnMut(&'static Block)) {
+    Cursor::new().for_each(f);
+}
+
+/// Goes through every block that was ever in use, with as many stops as one likes. Those that are made meanwhile may be left out.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    chunk: *const Chunk,
+    index: usize,
+}
+
+// SAFETY: chunks are shared, see there, and never freed.
+unsafe impl Send for Cursor {}
+
+impl Cursor {
+    pub(crate) fn new() -> Self {
+        Self {
+            // ORDERING: Acquire pairs with the Release in `add_chunk`.
+            chunk: CHUNKS.load(Acquire),
+            index: 0,
         }
-        chunk = this.next;
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = &'static Block;
+
+    fn next(&mut self) -> Option<&'static Block> {
+        loop {
+            // SAFETY: chunks are never freed.
+            let chunk = unsafe { self.chunk.as_ref() }?;
+            // ORDERING: Acquire pairs with the Release in `carve`.
+            if self.index < chunk.used.load(Acquire) {
+                // SAFETY: below `used`.
+                let block = unsafe { chunk.blocks.add(self.index) };
+                self.index += 1;
+                // SAFETY: I1, I2.
+                return Some(unsafe { &*block.as_ptr() });
+            }
+            self.chunk = chunk.next;
+            self.index = 0;
+        }
     }
 }
 

@@ -157,6 +157,7 @@ where
         here.may_wait(),
         "scope called in a cleanup or a callback, where nothing may wait for its children"
     );
+    current::expect_no_spin_lock();
     let family = Family {
         alive: Cell::new(0),
         waiting: Cell::new(None),

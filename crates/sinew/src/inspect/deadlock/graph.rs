@@ -5,12 +5,12 @@
 //! Invariants
 //! - I1. A [`Node`] of which [`Graph::still`] says so was suspended in one and the same wait from its first look to its second. All
 //!   edges were read in between.
-//! - I2. A mutex is read only while the block of a waiter is pinned in its wait: who waited in one passes the block's short lock
-//!   before it goes on ([`Block::leave_mutex`]), so while that is held and the record stands, the waiter's frame
-//!   borrows the mutex.
+//! - I2. A lock is read only while the block of a waiter is pinned in its wait: who waited in one passes the block's short lock
+//!   before it goes on ([`Block::leave_lock`]), so while that is held and the record stands, the waiter's frame
+//!   borrows the lock. The same goes for what is initialised once.
 #![expect(
     unsafe_code,
-    reason = "reads the mutexes that suspended coroutines wait for"
+    reason = "reads the locks that suspended coroutines wait for"
 )]
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use sinew_core::sync::RawMutex;
+use sinew_core::sync::owner_at;
 use sinew_core::wait::Kind;
 
 use crate::scheduler::block::{Block, TIMED};
@@ -74,10 +74,8 @@ impl Node {
                 family: None,
             })
         })??;
-        let in_graph = matches!(
-            this.kind,
-            Kind::Join | Kind::Mutex | Kind::Scope | Kind::Park
-        );
+        let in_graph =
+            this.kind.has_owner() || matches!(this.kind, Kind::Join | Kind::Scope | Kind::Park);
         if !in_graph || this.id == 0 || cycle::has_way_out(block, is_mine) {
             return None;
         }
@@ -111,15 +109,15 @@ impl Node {
         self.look() == Some((true, self.kind, self.seq, self.id))
     }
 
-    /// Who holds the mutex that it waits for; 0 if that is not known, or it does not wait any more.
-    fn mutex_owner(&self) -> u64 {
+    /// Who holds the lock that it waits for, or runs the initialiser; 0 if that is not known, or it does not wait any more.
+    fn lock_owner(&self) -> u64 {
         let _pinned = self.block.park.lock();
-        if !matches!(self.look(), Some((_, Kind::Mutex, seq, id)) if seq == self.seq && id == self.id)
-        {
+        let stands = |(_, kind, seq, id)| (kind, seq, id) == (self.kind, self.seq, self.id);
+        if !self.kind.has_owner() || !self.look().is_some_and(stands) {
             return 0;
         }
         // SAFETY: I2.
-        unsafe { RawMutex::owner_at(self.object) }
+        unsafe { owner_at(self.kind, self.object) }
     }
 }
 
@@ -246,8 +244,8 @@ fn edges(nodes: &[Node]) -> Vec<Vec<usize>> {
         .iter()
         .map(|node| match node.kind {
             Kind::Join => one(node.owner),
-            Kind::Mutex => one(node.mutex_owner()),
             Kind::Scope => children.get(&node.object).cloned().unwrap_or_default(),
+            kind if kind.has_owner() => one(node.lock_owner()),
             _ => Vec::new(),
         })
         .collect()

@@ -185,7 +185,7 @@ fn knot(graph: &Graph, bases: &[bool], allowed: impl Fn(usize) -> bool) -> Vec<b
             let owner = graph.edges[index].first();
             if let Some(&owner) = owner
                 && inside[index]
-                && node.kind == Kind::Mutex
+                && node.kind.has_owner()
             {
                 let door = graph.nodes[owner].door;
                 if members.get(&std::ptr::from_ref(door)) != Some(&door.alive()) {
@@ -208,9 +208,9 @@ fn may_stand_still(scheduler: &Scheduler) -> bool {
         may = may
             && (!scheduler.has(block)
                 || match Kind::from_u8(block.kind.load(Relaxed)) {
-                    Kind::Join | Kind::Mutex | Kind::Scope => true,
+                    Kind::Join | Kind::Scope => true,
                     Kind::Park => is_out_of_reach(block),
-                    _ => false,
+                    kind => kind.has_owner(),
                 });
     });
     may

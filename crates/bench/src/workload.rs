@@ -177,6 +177,7 @@ pub fn workloads() -> Vec<Workload> {
     let mut all = vec![resume(), create()];
     all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
     all.extend([spawn(), spawn_join(), pingpong(), channel(), mutex()]);
+    all.push(promise());
     all.extend([timers(), timer_wheel(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
     all
@@ -338,6 +339,22 @@ fn mutex() -> Workload {
             peer("may", may::mutex),
             #[cfg(feature = "peers")]
             peer("smol", smol::mutex),
+        ],
+    }
+}
+
+fn promise() -> Workload {
+    Workload {
+        name: "promise",
+        operation: "make a promise, complete it, read it and drop both sides",
+        metrics: WALL,
+        full: Load::new(1, 5_000_000),
+        quick: Load::new(1, 1_000),
+        memory_bytes_min: 0,
+        sides: vec![
+            own("sinew", [of_best_peer(1.0)], sinew::promise),
+            #[cfg(feature = "peers")]
+            peer("tokio, oneshot", tokio::promise),
         ],
     }
 }

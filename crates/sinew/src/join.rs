@@ -239,6 +239,10 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
     /// Takes on a count and the HANDLE bit of a block.
     ///
     /// # Safety

@@ -35,6 +35,7 @@ pub mod coroutine;
 mod driver;
 mod error;
 pub mod event;
+pub mod future;
 pub mod inspect;
 pub mod io;
 mod join;
@@ -51,6 +52,7 @@ pub mod time;
 pub use cancel::{CancelRecord, CancelToken, shield, timeout, timeout_deadline};
 pub use coroutine::cleanup::{defer, try_defer};
 pub use error::{Cancelled, Closed, Elapsed, Error, ErrorKind, WaitError, is_cancelled};
+pub use future::{block_on, block_on_deadline, block_on_timeout};
 pub use join::{JoinError, JoinHandle, Outcome};
 pub use local::LocalKey;
 pub use park::{

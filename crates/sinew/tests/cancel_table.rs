@@ -6,7 +6,7 @@
 
 mod io_rig;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
 use sinew::event::{Event, EventTable, TableWaitError};
+use sinew::future::Promise;
 use sinew::io::Interest;
 use sinew::sync::channel::broadcast::RecvError;
 use sinew::sync::channel::{
@@ -26,8 +27,8 @@ use sinew::sync::{
 };
 use sinew::time::now;
 use sinew::{
-    CancelToken, JoinHandle, Unparker, WaitError, current, park, run, shield, sleep, spawn_local,
-    yield_now,
+    CancelToken, JoinHandle, Unparker, WaitError, block_on, block_on_deadline, block_on_timeout,
+    current, park, run, shield, sleep, spawn_local, yield_now,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -530,6 +531,30 @@ fn awaiting_token() -> Operation {
         .by(move || token.cancel("waited for"))
 }
 
+/// A future that waits for an event.
+fn blocking_on() -> Operation {
+    let event = Rc::new(Event::auto());
+    let waited = Rc::clone(&event);
+    let wait = move |until| {
+        let future = waited.wait_async();
+        let result = match until {
+            Until::Forever => block_on(future),
+            Until::Hour => block_on_timeout(future, HOUR),
+            Until::Zero => block_on_timeout(future, Duration::ZERO),
+            Until::Past => block_on_deadline(future, now() - Duration::from_millis(1)),
+        };
+        result.into()
+    };
+    Operation::new(wait).by(move || event.set())
+}
+
+fn awaiting_promise() -> Operation {
+    let (promise, future) = Promise::new();
+    let promise = RefCell::new(Some(promise));
+    Operation::new(move |until| call!(until, future, wait, wait_timeout, wait_deadline).into())
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
+}
+
 fn write_byte(fd: &OwnedFd) {
     assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
 }
@@ -632,6 +657,8 @@ fn operations() -> Vec<Row> {
         ("manual-reset event", || awaiting_event(Event::manual())),
         ("numbered event", awaiting_number),
         ("token wait", awaiting_token),
+        ("block_on", blocking_on),
+        ("promise wait", awaiting_promise),
         ("io::read", reading),
         ("io::write", writing),
         ("io::ready", readying),

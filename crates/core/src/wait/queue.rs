@@ -302,10 +302,12 @@ impl WakeList {
     pub fn wake_all(mut self) -> usize {
         let mut count = 0;
         while !self.head.is_null() {
-            let mut taken = (ptr::null(), ptr::null());
             // SAFETY: claimed and not woken, as all in this list.
-            unsafe { edit(self.head, |inner| taken = (inner.next, inner.waiter)) };
-            let (next, waiter) = taken;
+            let (next, waiter) = unsafe { &*self.head }.inner.with(|inner| {
+                // SAFETY: its fields are the winner's. Only read: a party that is polled may be looking whether it is linked.
+                let inner = unsafe { &*inner };
+                (inner.next, inner.waiter)
+            });
             self.head = next;
             // SAFETY: a linked node had a waiter.
             let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };

@@ -69,6 +69,8 @@ pub enum Kind {
     Once = 18,
     /// Whichever comes first of several things.
     Select = 20,
+    /// A std future to be ready.
+    Future = 21,
 }
 
 impl Kind {
@@ -95,6 +97,7 @@ impl Kind {
             17 => Self::Barrier,
             18 => Self::Once,
             20 => Self::Select,
+            21 => Self::Future,
             _ => Self::Nothing,
         }
     }
@@ -130,6 +133,7 @@ impl Kind {
             Self::Barrier => "barrier",
             Self::Once => "once",
             Self::Select => "select",
+            Self::Future => "future",
         }
     }
 }

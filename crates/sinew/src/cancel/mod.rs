@@ -13,6 +13,7 @@
 mod deadline;
 mod limited;
 mod listeners;
+mod polled;
 mod record;
 
 pub(crate) use deadline::{look_for_deadlocks_after, watch_stop};

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
-use sinew_core::wait::{Node, Queue, Reason, WakeList};
+use sinew_core::wait::{Node, Polled, Queue, Reason, WakeList};
 
 use crate::driver::{Driver, Ready, lend};
 
@@ -283,6 +283,27 @@ impl Sources {
         source.generation == life
     }
 
+    /// Links a party that is polled.
+    pub(crate) fn link_polled(&mut self, fd: RawFd, direction: Direction, party: &mut Polled<()>) {
+        if let Some(source) = self.get(fd) {
+            // SAFETY: one thread has the queue for itself; slots are not used.
+            unsafe { party.link(source.queue(direction), None) };
+        }
+    }
+
+    /// Takes a party out that is polled.
+    pub(crate) fn unlink_polled(
+        &mut self,
+        fd: RawFd,
+        direction: Direction,
+        party: &mut Polled<()>,
+    ) {
+        match self.get(fd) {
+            Some(source) => leave(source.queue(direction), party),
+            None => leave(&mut Queue::new(), party),
+        }
+    }
+
     /// An event came: wakes those who wait for what it says.
     pub(crate) fn report(&mut self, token: u64, ready: Ready) {
         let Some(source) = self.by_fd.get_mut((token & u64::from(u32::MAX)) as usize) else {
@@ -299,6 +320,22 @@ impl Sources {
         if ready.writable {
             source.writable = true;
             source.writers.claim_all(Reason::Woken).wake_all();
+        }
+    }
+}
+
+/// Takes a party out of the queue that it was linked in; if it is not in there, it is in none.
+pub(super) fn leave(queue: &mut Queue, party: &mut Polled<()>) {
+    // SAFETY: one thread has the queue for itself. A party is linked in no other than that of its descriptor and
+    // direction, and the end of a life of the number, as that of the table, takes all out.
+    let _ = unsafe { party.leave_unlocked(queue) };
+}
+
+impl Drop for Sources {
+    /// No coroutine waits any more; a party that is polled may, and is not left in a queue that is gone.
+    fn drop(&mut self) {
+        for source in &mut self.by_fd {
+            Self::end_waits(source).wake_all();
         }
     }
 }

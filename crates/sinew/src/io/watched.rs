@@ -129,6 +129,11 @@ impl Watched {
         }
     }
 
+    /// The number that tells this socket's registrations from others'.
+    pub(super) fn owner(&self) -> u64 {
+        self.registration.owner
+    }
+
     /// Gives the descriptor back.
     pub(crate) fn into_fd(self) -> OwnedFd {
         drop(self.registration);
@@ -195,7 +200,7 @@ impl Watched {
     }
 }
 
-fn is_empty_handed(error: &io::Error) -> bool {
+pub(super) fn is_empty_handed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted

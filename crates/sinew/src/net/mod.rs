@@ -21,5 +21,6 @@ pub use std::net::Shutdown;
 pub use addr::{ToSocketAddrs, lookup_host};
 pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub(crate) use stream::Stream;
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use unix::{UnixIncoming, UnixListener, UnixStream};

@@ -46,6 +46,7 @@ use crate::coroutine::Estate;
 use crate::scheduler::body::Vtable;
 use crate::scheduler::door::Door;
 use crate::scheduler::extra::Extra;
+use crate::scheduler::park_cell::Park;
 use crate::scheduler::slab;
 
 /// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
@@ -66,17 +67,6 @@ pub(crate) mod flag {
     pub(crate) const IN_CALLBACK: u8 = 64;
     /// It keeps floating-point control words of its own.
     pub(crate) const FP_ENV: u8 = 128;
-}
-
-/// The state of the park cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Park {
-    /// Nobody parks, no permit.
-    Empty,
-    /// A wake came early.
-    Permit,
-    /// The coroutine is parked here: the live ticket.
-    Parked,
 }
 
 /// A bit of [`Block::kind`], beside the kind's number: the wait has a deadline, which its timer tells.
@@ -162,7 +152,7 @@ impl Block {
             yielded: Cell::new(false),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
-            park: Lock::new(Park::Empty),
+            park: Lock::new(Park::EMPTY),
             life: Life::new(),
             outcome: AtomicU8::new(0),
             vtable: Cell::new(Vtable::NONE),

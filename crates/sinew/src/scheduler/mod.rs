@@ -41,6 +41,8 @@ pub(crate) mod forced;
 pub(crate) mod limit;
 pub(crate) mod object;
 pub(crate) mod order;
+pub(crate) mod park_cell;
+pub(crate) mod polled;
 pub(crate) mod post;
 mod ready;
 mod remote;
@@ -56,9 +58,10 @@ pub(crate) mod unhandled;
 mod vigil;
 pub(crate) mod visit;
 pub(crate) mod waiting;
+pub(crate) mod waker;
+mod watching;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -68,18 +71,18 @@ use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
 use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
+use sinew_core::wait::{Claim, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
-use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
 use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
+use crate::scheduler::polled::Deferred;
 use crate::scheduler::post::Shared;
 use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
@@ -152,6 +155,7 @@ pub struct Scheduler {
     dying: Cell<Option<Stack>>,
     driver: RefCell<Box<dyn Driver>>,
     sources: RefCell<Sources>,
+    deferred: Deferred,
     free: Free,
     ids: Cell<std::ops::Range<u64>>,
     teardown: Cell<Teardown>,
@@ -209,6 +213,7 @@ impl Scheduler {
             dying: Cell::new(None),
             driver: RefCell::new(driver),
             sources: RefCell::new(Sources::new()),
+            deferred: Deferred::new(),
             free: Free::new(),
             ids: Cell::new(0..0),
             teardown: Cell::new(Teardown::No),
@@ -500,11 +505,19 @@ impl Scheduler {
     }
 
     fn poll_driver(&self, deadline_ns: Option<u64>) {
+        // What woke by a waker may be ready already.
+        let deadline_ns = if self.deferred.call() {
+            Some(0)
+        } else {
+            deadline_ns
+        };
         let mut driver = self.driver.borrow_mut();
         let sources = &self.sources;
         driver.poll(deadline_ns, &mut |token, ready| {
             sources.borrow_mut().report(token, ready)
         });
+        drop(driver);
+        self.deferred.call();
     }
 
     /// Publishes how many switches there were since the budget was granted, and grants `next`.
@@ -520,79 +533,6 @@ impl Scheduler {
         figures
             .io_waits
             .store(self.sources.borrow().waiting(), Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn may_be_ready(&self, fd: RawFd, owner: u64, direction: Direction) -> bool {
-        self.sources.borrow_mut().may_be_ready(fd, owner, direction)
-    }
-
-    #[inline]
-    pub(crate) fn exhausted(&self, fd: RawFd, owner: u64, direction: Direction) {
-        self.sources.borrow_mut().exhausted(fd, owner, direction);
-    }
-
-    /// Makes sure that the driver watches the descriptor.
-    pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
-        let mut sources = self.sources.borrow_mut();
-        if owner == 0 {
-            self.door.watched.mark(fd);
-        }
-        let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
-        drop(sources);
-        stale.wake_all();
-        Ok(())
-    }
-
-    /// The descriptor is about to be closed.
-    pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
-        let mut sources = self.sources.borrow_mut();
-        let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
-        drop(sources);
-        stale.wake_all();
-    }
-
-    /// Another thread has closed the descriptor.
-    fn forget_closed(&self, fd: RawFd) {
-        let mut sources = self.sources.borrow_mut();
-        let stale = sources.recheck(&mut **self.driver.borrow_mut(), fd);
-        drop(sources);
-        stale.wake_all();
-    }
-
-    /// Links a waiting coroutine's node at a watched descriptor, which is known to have nothing now.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Sources::link`].
-    pub(crate) unsafe fn link_source(
-        &self,
-        fd: RawFd,
-        owner: u64,
-        direction: Direction,
-        node: NonNull<Node>,
-    ) -> u32 {
-        let mut sources = self.sources.borrow_mut();
-        sources.exhausted(fd, owner, direction);
-        // SAFETY: passed on to the caller.
-        unsafe { sources.link(fd, direction, node) }
-    }
-
-    /// Takes the node out again; false if the descriptor was closed meanwhile.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Sources::unlink`].
-    pub(crate) unsafe fn unlink_source(
-        &self,
-        fd: RawFd,
-        direction: Direction,
-        node: NonNull<Node>,
-        life: u32,
-    ) -> bool {
-        let mut sources = self.sources.borrow_mut();
-        // SAFETY: passed on to the caller.
-        unsafe { sources.unlink(fd, direction, node, life) }
     }
 
     fn fire_timers(&self) {

@@ -21,7 +21,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sinew_core::inbox::Link;
 
-use crate::scheduler::block::{Block, BlockRef, Park};
+use crate::scheduler::block::{Block, BlockRef};
+use crate::scheduler::park_cell::Park;
 use crate::scheduler::{current, unhandled};
 
 /// Blocks in the first chunk; each later one is twice the one before, up to the most.
@@ -247,8 +248,8 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
     let extra = this.extra.load(Relaxed);
     // A wake that was left over is not the next coroutine's.
     // SAFETY: whoever can park or unpark has a reference; listings do not touch the value.
-    if unsafe { *this.park.peek() } != Park::Empty {
-        *this.park.lock() = Park::Empty;
+    if unsafe { *this.park.peek() } != Park::EMPTY {
+        *this.park.lock() = Park::EMPTY;
     }
     if !extra.is_null() {
         this.extra.store(ptr::null_mut(), Relaxed);

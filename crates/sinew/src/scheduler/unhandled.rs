@@ -22,9 +22,9 @@ pub enum Unhandled<'a> {
         /// What it panicked with.
         payload: &'a (dyn Any + Send),
     },
-    /// It returned this error.
+    /// It returned this error; or a promise failed with it, and nobody looked.
     Error {
-        /// The coroutine's id.
+        /// The coroutine's id; 0 for a promise.
         id: u64,
         /// What it returned.
         error: &'a io::Error,
@@ -47,7 +47,8 @@ type Hook = Arc<dyn Fn(&Unhandled<'_>) + Send + Sync>;
 static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 
 /// Sets the function that is told of every failure that nobody joined: a panic of a detached coroutine, or of one
-/// whose handle was dropped, an `Err` that a detached coroutine returned, and a coroutine that was to stop and did not.
+/// whose handle was dropped, an `Err` that a detached coroutine returned, the error of a failed
+/// [promise](crate::future::Promise) that nobody looked at, and a coroutine that was to stop and did not.
 ///
 /// It is called once per failure, on the thread where the failure was found, possibly inside the failing
 /// coroutine. With a hook set, [`crate::run`] does not raise such panics again. `None` takes the hook away.

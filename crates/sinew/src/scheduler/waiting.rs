@@ -89,6 +89,15 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// Lets every other ready coroutine have its turn; on a plain thread, every other thread.
+    pub(crate) fn yield_turn(&self) {
+        self.has_waited.set(true);
+        match self.place {
+            Place::Coroutine(scheduler, block) => scheduler.yield_turn(block),
+            Place::Thread | Place::Frame => thread::yield_now(),
+        }
+    }
+
     /// What a finished wait means for the caller. Raises the forced unwind where one is due.
     #[inline]
     pub(crate) fn result(&self, reason: Reason) -> Result<(), WaitError> {

@@ -10,8 +10,8 @@
 mod x86_64;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 pub use x86_64::{
-    Arrival, Context, FpEnv, is_in_start, peek, stack_pointer, start, switch, switch_final,
-    switch_word,
+    Arrival, Context, FpEnv, is_in_start, peek, stack_pointer, start, switch, switch_beside,
+    switch_final, switch_word,
 };
 
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]

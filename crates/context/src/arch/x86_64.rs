@@ -116,28 +116,12 @@ pub struct Arrival {
     pub context: *mut Context,
 }
 
-/// As [`switch`], handing over whatever bits a word holds, some of which may be uninitialised.
-///
-/// # Safety
-///
-/// As for [`switch`]; and whoever resumes expects such a word.
-#[inline(always)]
-pub unsafe fn switch_word(
-    from: *mut Context,
-    to: *const Context,
-    value: MaybeUninit<usize>,
-) -> Arrival {
-    let mut handed = value;
-    #[cfg(sinew_msan)]
-    tools::take_as_written(&mut handed);
-    let own: *mut Context;
-    #[allow(unused_mut, reason = "changed where it is an operand")]
-    // SAFETY: both contexts are as the caller vouches for.
-    let mut note = unsafe { tools::leave(from, to) };
-    // SAFETY: the caller vouches for both contexts. I2 holds by the list of clobbers: the ABI's
-    // caller-saved registers, r12 to r15 by name, rbx and rbp through the context.
-    unsafe {
+/// The switch itself: `rdi` is `from` and `rsi` is `to`. What it declares is I2: the ABI's caller-saved registers and r12 to r15 are
+/// clobbered, rbx and rbp go through the context.
+macro_rules! leave_and_come_back {
+    ($from:ident, $word:ident, $note:ident, $way:ident("rsi") $own:ident $(, $first:literal, $($operand:tt)*)?) => {
         asm!(
+            $($first,)?
             "lea rax, [rip + 2f]",   // the resume point of this flow
             "mov [rdi], rbp",        // the frame record: rbp below ...
             "mov [rdi + 8], rax",    // ... the address to go on at
@@ -150,22 +134,76 @@ pub unsafe fn switch_word(
             ".p2align 6",            // PERF: a jump to the middle of a line cost up to a third of a round trip
             "2:",
             "endbr64",               // I3
-            inout("rdi") from => _,
-            inout("rsi") to => own,  // whoever resumes this flow has put `from` there
-            inout("rdx") handed,
+            inout("rdi") $from => _,
+            $way("rsi") $own,        // afterwards `from`: whoever resumes this flow has put it there
+            inout("rdx") $word,
             // PERF: only there: an operand that is nothing still cost an instruction a switch.
             #[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
-            inout("rcx") note,
+            inout("rcx") $note,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            $($($operand)*,)?
             clobber_abi("sysv64"),
+        )
+    };
+}
+
+/// As [`switch`], handing over whatever bits a word holds, some of which may be uninitialised.
+///
+/// # Safety
+///
+/// As for [`switch`]; and whoever resumes expects such a word.
+#[inline(always)]
+pub unsafe fn switch_word(
+    from: *mut Context,
+    to: *const Context,
+    value: MaybeUninit<usize>,
+) -> Arrival {
+    let (mut word, mut context) = (value, to.cast_mut());
+    #[cfg(sinew_msan)]
+    tools::take_as_written(&mut word);
+    #[allow(unused_mut, reason = "changed where it is an operand")]
+    // SAFETY: both contexts are as the caller vouches for.
+    let mut note = unsafe { tools::leave(from, to) };
+    // SAFETY: the caller vouches for both contexts.
+    unsafe { leave_and_come_back!(from, word, note, inout("rsi") context) };
+    // SAFETY: this flow has just been resumed.
+    unsafe { tools::arrive(context, note) };
+    Arrival { word, context }
+}
+
+/// As [`switch_word`], to the context that lies `DISTANCE` contexts above `from`.
+///
+/// PERF: one pointer describes both flows. If it takes two the compiler keeps the second on the stack across the switch, and the
+/// next one waits for the stack pointer and then for that.
+///
+/// # Safety
+///
+/// As for [`switch_word`].
+#[inline(always)]
+pub unsafe fn switch_beside<const DISTANCE: isize>(
+    from: *mut Context,
+    value: MaybeUninit<usize>,
+) -> Arrival {
+    let mut word = value;
+    #[cfg(sinew_msan)]
+    tools::take_as_written(&mut word);
+    let context: *mut Context;
+    // SAFETY: the caller vouches for a context there.
+    let to = unsafe { from.offset(DISTANCE) };
+    #[allow(unused_mut, reason = "changed where it is an operand")]
+    // SAFETY: both contexts are as the caller vouches for.
+    let mut note = unsafe { tools::leave(from, to) };
+    // SAFETY: the caller vouches for both contexts.
+    unsafe {
+        leave_and_come_back!(
+            from, word, note, out("rsi") context,
+            "lea rsi, [rdi + {distance}]",
+            distance = const DISTANCE * size_of::<Context>() as isize
         );
     }
-    // SAFETY: `from` has just been resumed.
-    unsafe { tools::arrive(own, note) };
-    Arrival {
-        word: handed,
-        context: own,
-    }
+    // SAFETY: this flow has just been resumed.
+    unsafe { tools::arrive(context, note) };
+    Arrival { word, context }
 }
 
 /// Goes on with the flow saved in `to` and saves nothing: the current one is over.

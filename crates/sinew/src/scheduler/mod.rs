@@ -70,7 +70,7 @@ use std::{fmt, io};
 use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
-use sinew_core::timer::Wheel;
+use sinew_core::timer::{Wheel, with_slack};
 use sinew_core::wait::{Claim, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
@@ -329,6 +329,8 @@ impl Scheduler {
     pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
         me.write_record(record, self.tick_ns.get(), deadline_ns.is_some());
         if let Some(deadline_ns) = deadline_ns {
+            // PERF: the look at the clock may be old: then the wait seems longer, and the slack is still within its bound.
+            let deadline_ns = with_slack(deadline_ns, self.tick_ns.get());
             // SAFETY: I4: one call, no user code in it.
             let wheel = unsafe { &mut *self.wheel.get() };
             // SAFETY: the node is in place until it is removed below.

@@ -187,7 +187,7 @@ fn resume() -> Workload {
     Workload {
         name: "resume",
         operation: "resume a coroutine and have it suspend, a word each way",
-        metrics: WALL,
+        metrics: CPU,
         full: Load::new(1, 30_000_000),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,
@@ -205,7 +205,7 @@ fn create() -> Workload {
     Workload {
         name: "create",
         operation: "create a coroutine on a pooled stack, run it, drop it",
-        metrics: WALL,
+        metrics: CPU,
         full: Load::new(5_000_000, 1),
         quick: Load::new(1_000, 1),
         memory_bytes_min: 0,

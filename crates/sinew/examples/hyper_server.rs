@@ -4,6 +4,10 @@
 //!
 //! It serves a few requests of its own, says what came of them, and ends.
 #![expect(clippy::print_stdout, reason = "an example tells what it does")]
+#![allow(
+    clippy::large_stack_frames,
+    reason = "a pinned connection of hyper's is large, and the stacks here are"
+)]
 
 use std::convert::Infallible;
 

@@ -212,7 +212,13 @@ pub fn in_coroutine() -> bool {
 #[must_use]
 pub fn stopping() -> bool {
     match place() {
-        Place::Coroutine(_, block) => block.is_cancelled() || block.is_refused(),
+        Place::Coroutine(scheduler, block) => {
+            let stopping = scheduler.is_stopping(block);
+            if stopping {
+                block.notice_cancel();
+            }
+            stopping
+        }
         Place::Thread | Place::Frame => false,
     }
 }
@@ -225,7 +231,10 @@ pub fn stopping() -> bool {
 /// `State` if nothing was requested, on a plain thread, and inside a cleanup.
 pub fn confirm_cancel() -> Result<(), WaitError> {
     match place() {
-        Place::Coroutine(_, block) if block.is_cancelled() && !block.is_in_cleanup() => {
+        Place::Coroutine(scheduler, block)
+            if scheduler.is_asked(block) && !block.is_in_cleanup() =>
+        {
+            block.notice_cancel();
             block.set(flag::CONFIRMED);
             Ok(())
         }

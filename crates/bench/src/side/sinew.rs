@@ -70,7 +70,7 @@ pub(crate) fn resume(load: Load) -> Result<Sample, String> {
                 _ => return Err("it ended early".into()),
             }
         }
-        let sample = meter.wall(count);
+        let sample = meter.cpu(count);
         match coroutine.resume(STOP) {
             Ok(Step::Done(STOP)) => Ok(sample),
             _ => Err("it did not end".into()),

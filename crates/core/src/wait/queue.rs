@@ -166,6 +166,39 @@ impl Queue {
         }
     }
 
+    /// As [`claim_front`](Self::claim_front), if `wanted` says so of the slot of the first waiter who has not been claimed by
+    /// others; that one keeps its place otherwise. Nodes of those who have are taken out up to it, so an empty queue means
+    /// afterwards that nobody waited here who could still be claimed.
+    pub fn claim_front_if(
+        &mut self,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<Claimed> {
+        loop {
+            let node = self.head()?;
+            // SAFETY: I1.
+            let first = unsafe { node.as_ref() };
+            let waiter = first.inner.with(|inner| {
+                // SAFETY: the caller holds the lock.
+                unsafe { (*inner).waiter }
+            });
+            // SAFETY: a linked node has a waiter, alive as long as the node is.
+            let is_armed = unsafe { &*waiter }.word.is_armed();
+            // SAFETY: the caller holds the lock.
+            if is_armed && !wanted(unsafe { first.slot() }) {
+                return None;
+            }
+            // SAFETY: I1; it is in this queue.
+            unsafe { self.remove(node) };
+            // SAFETY: a linked node has a waiter.
+            let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+            // SAFETY: the caller holds the lock, and the node was in the queue.
+            if unsafe { Waiter::claim_by(waiter, node, reason) } == Claim::Won {
+                return Some(Claimed { node, waiter });
+            }
+        }
+    }
+
     /// Takes every node out and claims its waiter with `reason`; those that were won are to be woken
     /// after the lock is given back.
     #[inline]
@@ -230,8 +263,9 @@ impl WakeList {
     }
 
     /// Whether nobody is to be woken.
+    #[inline]
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.head.is_null()
     }
 

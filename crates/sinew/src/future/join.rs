@@ -6,13 +6,13 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::atomic::Ordering::AcqRel;
 use std::task::{Context, Poll};
 
+use sinew_core::life::Join;
 use sinew_core::wait::Polled;
 
 use crate::join::{JoinError, JoinHandle};
-use crate::scheduler::block::{Block, life};
+use crate::scheduler::block::Block;
 
 /// The end of a coroutine, as a future. Made by awaiting a [`JoinHandle`].
 ///
@@ -39,8 +39,7 @@ impl<T> JoinFuture<T> {
         }
         party.prepare(context.waker());
         let mut queue = block.joiners.lock();
-        // ORDERING: AcqRel, as in `join::wait_for_end`.
-        if block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
+        if block.life.join(false) == Join::Ended {
             return Poll::Ready(());
         }
         // SAFETY: under the lock; joiners' slots are not used.

@@ -13,6 +13,7 @@ mod named;
 mod raw;
 mod readiness;
 pub(crate) mod source;
+mod thread_waits;
 mod watch;
 mod watched;
 

@@ -90,7 +90,7 @@ impl Source {
 }
 
 /// Which open file the number means. Two different sockets or pipes that are open at the same time differ in it.
-fn identity(fd: RawFd) -> Option<(u64, u64)> {
+pub(super) fn identity(fd: RawFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(lend(fd).ok()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
@@ -213,6 +213,24 @@ impl Sources {
         source.renew(0);
         let stale = Self::end_waits(source);
         driver.deregister(fd);
+        self.watched -= 1;
+        stale
+    }
+
+    /// Another thread has closed the number. If it does not mean any more what was registered, those who wait for that are
+    /// returned, to be woken: the number may have been given out anew by now, and even be registered here.
+    pub(crate) fn recheck(&mut self, driver: &mut dyn Driver, fd: RawFd) -> WakeList {
+        let Some(source) = self.get(fd) else {
+            return WakeList::new();
+        };
+        if !source.registered || source.still_means(driver, fd) {
+            return WakeList::new();
+        }
+        source.registered = false;
+        source.renew(0);
+        // A duplicate may keep the file, and the kernel's registration with it.
+        source.haunted = true;
+        let stale = Self::end_waits(source);
         self.watched -= 1;
         stale
     }

@@ -91,7 +91,7 @@ where
     }
 
     /// The closure of a job that was not accepted.
-    pub(crate) fn into_body(mut self: Box<Self>) -> F {
+    pub(crate) fn into_body(mut self) -> F {
         match self.body.take() {
             Some(body) => body,
             None => unreachable!("only a job that was accepted is decided"),

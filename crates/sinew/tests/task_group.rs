@@ -231,7 +231,8 @@ fn close_lets_the_items_end_and_cancel_asks_them_to() {
 // contract: T5
 #[test]
 fn every_wait_closes_first() {
-    let forms: [fn(&TaskGroup) -> Result<(), WaitError>; 3] = [
+    type Form = fn(&TaskGroup) -> Result<(), WaitError>;
+    let forms: [Form; 3] = [
         |group| group.wait_timeout(Duration::ZERO),
         |group| group.wait_timeout(Duration::from_millis(1)),
         |group| group.wait_deadline(now() - Duration::from_secs(1)),
@@ -287,7 +288,8 @@ fn an_item_that_ends_frees_its_place_at_once() {
 // contract: T7
 #[test]
 fn the_first_such_end_cancels_the_siblings() {
-    let ends: [(fn(Promise<()>), CancelOn); 3] = [
+    type End = fn(Promise<()>);
+    let ends: [(End, CancelOn); 3] = [
         (|promise| promise.fail(oops()).unwrap(), CancelOn::FAILED),
         (|promise| assert!(promise.cancel()), CancelOn::CANCELLED),
         (drop, CancelOn::CLOSED),
@@ -519,7 +521,7 @@ fn a_groups_cancel_ends_the_wait_for_room_and_its_close_does_not() {
                 }
             };
             assert!(end(&group));
-            assert_eq!(group.is_done(), false, "a place is reserved");
+            assert!(!group.is_done(), "a place is reserved");
             if !by_cancel {
                 yield_now().unwrap();
                 assert!(!submitter.is_finished());

@@ -11,8 +11,6 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
@@ -27,11 +25,10 @@ use sinew::sync::select::{self, Selector};
 use sinew::sync::{
     Barrier, Condvar, Mutex, Once, OnceCell as SyncCell, RwLock, Semaphore, WaitGroup,
 };
-use sinew::task::{TaskContext, TaskGroup, TaskPool};
 use sinew::time::now;
 use sinew::{
-    CancelToken, ErrorKind, JoinHandle, Unparker, WaitError, block_on, block_on_deadline,
-    block_on_timeout, current, park, run, shield, sleep, spawn_local, yield_now,
+    CancelToken, JoinHandle, Unparker, WaitError, block_on, block_on_deadline, block_on_timeout,
+    current, park, run, shield, sleep, spawn_local, yield_now,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -90,6 +87,8 @@ macro_rules! call {
         }
     };
 }
+
+mod cancel_tasks;
 
 fn timeout_of(until: Until) -> Option<Duration> {
     match until {
@@ -534,94 +533,6 @@ fn awaiting_token() -> Operation {
         .by(move || token.cancel("waited for"))
 }
 
-/// A pool of which everything ends with the operation.
-struct Pool {
-    pool: TaskPool,
-    is_open: Arc<AtomicBool>,
-}
-
-impl Pool {
-    /// One whose only worker is busy until the pool is opened or cancelled, and whose queue is full.
-    fn full() -> Rc<Self> {
-        let pool = TaskPool::builder().threads(1).queue_limit(1).build();
-        let this = Self {
-            pool: pool.unwrap(),
-            is_open: Arc::default(),
-        };
-        let is_open = this.is_open.clone();
-        this.pool
-            .submit(move |context: &TaskContext<'_>| {
-                while !context.is_cancelled() && !is_open.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
-                }
-            })
-            .unwrap();
-        while this.pool.stats().running == 0 {
-            std::thread::yield_now();
-        }
-        this.pool.submit(|_| ()).unwrap();
-        Rc::new(this)
-    }
-
-    /// Lets the worker do all that is there, and waits for that without a wait of the runtime's.
-    fn open(&self) {
-        self.is_open.store(true, Ordering::Relaxed);
-        while self.pool.stats().completed < 2 {
-            std::thread::yield_now();
-        }
-        // The last end is published when the worker has taken what comes next, or sleeps.
-        while self.pool.stats().is_closed && !self.pool.is_drained() {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.pool.cancel("the operation is over");
-    }
-}
-
-fn submitting() -> Operation {
-    let pool = Pool::full();
-    let theirs = pool.clone();
-    Operation::new(move |until| {
-        let task = |_: &TaskContext<'_>| ();
-        let submitted = match until {
-            Until::Forever => theirs.pool.submit(task),
-            Until::Hour => theirs.pool.submit_timeout(HOUR, task),
-            Until::Zero => theirs.pool.submit_timeout(Duration::ZERO, task),
-            Until::Past => theirs
-                .pool
-                .submit_deadline(now() - Duration::from_millis(1), task),
-        };
-        match submitted.map_err(|refused| refused.kind()) {
-            Ok(_) => End::Done,
-            Err(ErrorKind::Cancelled) => End::Cancelled,
-            Err(ErrorKind::Timeout) => End::TimedOut,
-            Err(other) => panic!("ended with {other:?}"),
-        }
-    })
-    .by(move || pool.open())
-}
-
-fn draining() -> Operation {
-    let pool = Pool::full();
-    pool.pool.close();
-    let theirs = pool.clone();
-    Operation::new(move |until| call!(until, theirs.pool, wait, wait_timeout, wait_deadline).into())
-        .by(move || pool.open())
-}
-
-fn awaiting_group() -> Operation {
-    let group = TaskGroup::new();
-    let (promise, future) = Promise::<()>::new();
-    group.add(&future).unwrap();
-    let promise = Cell::new(Some(promise));
-    Operation::new(move |until| call!(until, group, wait, wait_timeout, wait_deadline).into())
-        .by(move || promise.take().unwrap().resolve(()).unwrap())
-}
-
 /// A future that waits for an event.
 fn blocking_on() -> Operation {
     let event = Rc::new(Event::auto());
@@ -750,9 +661,9 @@ fn operations() -> Vec<Row> {
         ("token wait", awaiting_token),
         ("block_on", blocking_on),
         ("promise wait", awaiting_promise),
-        ("pool submit", submitting),
-        ("pool wait", draining),
-        ("group wait", awaiting_group),
+        ("pool submit", cancel_tasks::submitting),
+        ("pool wait", cancel_tasks::draining),
+        ("group wait", cancel_tasks::awaiting_group),
         ("io::read", reading),
         ("io::write", writing),
         ("io::ready", readying),

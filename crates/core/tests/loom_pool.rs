@@ -158,18 +158,36 @@ fn a_cancel_takes_what_no_worker_has() {
 fn who_waits_for_the_drain_goes_on_after_the_last_end() {
     check(3, || {
         let pool = pool(2);
+        let ours = pool.clone();
+        let worker = thread::spawn(move || work(&ours.0));
+        // The worker may sleep by now. Nothing but the job wakes it: it is let go when the pool is drained.
         assert!(submit(&pool.0, None));
         pool.0.close();
+        assert!(wait(&pool.0.drain_arm(), None));
+        settled(&pool.0, 1);
+        pool.0.leave();
+        assert_eq!(worker.join().unwrap().0, 1);
+    });
+}
+
+#[test]
+fn workers_stay_for_a_job_whose_place_was_reserved_before_the_end() {
+    check(3, || {
+        let pool = pool(1);
         let ours = pool.clone();
-        let waiter = thread::spawn(move || {
-            assert!(wait(&ours.0.drain_arm(), None));
-            settled(&ours.0, 1);
+        let submitter = thread::spawn(move || {
+            let reserved = ours.0.reserve().is_ok();
+            if reserved {
+                assert!(ours.0.fill(value(1), |_| false).is_ok());
+            }
+            u32::from(reserved)
         });
         let ours = pool.clone();
         let worker = thread::spawn(move || work(&ours.0));
-        waiter.join().unwrap();
         pool.0.leave();
-        assert_eq!(worker.join().unwrap().0, 1);
+        let accepted = submitter.join().unwrap();
+        assert_eq!(worker.join().unwrap().0, accepted);
+        settled(&pool.0, accepted);
     });
 }
 

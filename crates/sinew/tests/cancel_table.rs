@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
 use sinew::event::{Event, EventTable, TableWaitError};
-use sinew::future::Promise;
 use sinew::io::Interest;
 use sinew::sync::channel::broadcast::RecvError;
 use sinew::sync::channel::{
@@ -550,13 +549,6 @@ fn blocking_on() -> Operation {
     Operation::new(wait).by(move || event.set())
 }
 
-fn awaiting_promise() -> Operation {
-    let (promise, future) = Promise::new();
-    let promise = RefCell::new(Some(promise));
-    Operation::new(move |until| call!(until, future, wait, wait_timeout, wait_deadline).into())
-        .by(move || promise.take().unwrap().resolve(()).unwrap())
-}
-
 fn write_byte(fd: &OwnedFd) {
     assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
 }
@@ -660,7 +652,7 @@ fn operations() -> Vec<Row> {
         ("numbered event", awaiting_number),
         ("token wait", awaiting_token),
         ("block_on", blocking_on),
-        ("promise wait", awaiting_promise),
+        ("promise wait", cancel_tasks::awaiting_promise),
         ("pool submit", cancel_tasks::submitting),
         ("pool wait", cancel_tasks::draining),
         ("group wait", cancel_tasks::awaiting_group),

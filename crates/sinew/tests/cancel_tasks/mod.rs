@@ -1,4 +1,4 @@
-//! The waits of pools and groups, for the table of cancels.
+//! The waits of promises, pools and groups, for the table of cancels.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -98,5 +98,12 @@ pub(super) fn awaiting_group() -> Operation {
     group.add(&future).unwrap();
     let promise = Cell::new(Some(promise));
     Operation::new(move |until| call!(until, group, wait, wait_timeout, wait_deadline).into())
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
+}
+
+pub(super) fn awaiting_promise() -> Operation {
+    let (promise, future) = Promise::new();
+    let promise = RefCell::new(Some(promise));
+    Operation::new(move |until| call!(until, future, wait, wait_timeout, wait_deadline).into())
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }

@@ -650,7 +650,11 @@ impl Control {
     /// Drops a stack that was provided; what panics meanwhile is the anchor's to tell.
     #[cold]
     fn drop_provided(&self, stack: Provided<'static>) {
-        if let Some(payload) = drop_quietly(stack) {
+        // The memory may hold this very handle: I3.
+        let phase = self.phase.replace(Phase::Running);
+        let panic = drop_quietly(stack);
+        self.phase.set(phase);
+        if let Some(payload) = panic {
             self.core().keep_panic(payload);
         }
     }

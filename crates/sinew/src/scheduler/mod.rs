@@ -451,8 +451,14 @@ impl Scheduler {
                 true
             }
             Err(error) => {
+                // One that was cancelled would not have run anyway: the stack was for what its closure's drop does.
+                let end = if block.is_cancelled() {
+                    JoinError::cancelled()
+                } else {
+                    JoinError::no_stack(&error)
+                };
                 // SAFETY: it has not started: its closure is still there.
-                unsafe { (block.vtable.get().refuse)(block, JoinError::no_stack(&error)) };
+                unsafe { (block.vtable.get().refuse)(block, end) };
                 self.finish(block);
                 // SAFETY: the scheduler's reference, which I3 gives up with the end.
                 drop(unsafe { BlockRef::adopt(NonNull::from(block)) });

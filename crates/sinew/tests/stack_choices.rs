@@ -650,8 +650,13 @@ fn memory_that_holds_the_handle_of_its_own_coroutine() {
             });
         }));
         assert_eq!(drops.get(), 1);
-        let message = ended.err().and_then(|payload| payload.downcast::<&str>().ok());
-        assert_eq!(message.map(|text| *text), panics.then_some("the memory's drop"));
+        let message = ended
+            .err()
+            .and_then(|payload| payload.downcast::<&str>().ok());
+        assert_eq!(
+            message.map(|text| *text),
+            panics.then_some("the memory's drop")
+        );
     }
 }
 

@@ -14,12 +14,13 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::ptr::{self, NonNull};
 
 use sinew_context::Errno;
 use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
+use sinew_context::unwind::catch_to_pass_on;
 
 use crate::coroutine::control::{Control, State};
 use crate::coroutine::spares::Spares;
@@ -142,7 +143,7 @@ where
         scope: PhantomData,
         env: PhantomData,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| f(&anchor)));
+    let result = catch_to_pass_on(|| f(&anchor));
     anchor.core.close();
     let kept = anchor.core.take_panic();
     match result {

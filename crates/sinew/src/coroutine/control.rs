@@ -683,7 +683,7 @@ impl Control {
         if !self.ending.get() {
             return fenced;
         }
-        if fenced || panicking || !forced::is_possible() {
+        if fenced || panicking || !forced::is_possible(self.base.get()) {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
@@ -717,7 +717,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && forced::is_possible() {
+        if self.ending.get() && forced::is_possible(self.base.get()) {
             self.unwind();
         }
         self.ending.get()

@@ -10,10 +10,10 @@ use sinew_context::unwind::can_unwind;
 /// The payload of a forced unwind. Private: nobody can make one, and who catches one does not know it.
 struct Forced;
 
-/// Whether every frame between here and the end of the coroutine's body can be unwound. Not by foreign code without unwind
+/// Whether every frame between here and the end of the coroutine's body, on the stack with this base, can be unwound. Not by foreign code without unwind
 /// tables, a Rust function that is `extern "C"`, or at all under `panic = "abort"`: then the coroutine has to run on.
-pub(crate) fn is_possible() -> bool {
-    cfg!(panic = "unwind") && can_unwind()
+pub(crate) fn is_possible(base: usize) -> bool {
+    cfg!(panic = "unwind") && can_unwind(base)
 }
 
 /// Unwinds the current coroutine. To be asked before: [`is_possible`].

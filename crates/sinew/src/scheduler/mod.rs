@@ -668,7 +668,7 @@ impl Scheduler {
         me.notice_cancel();
         let unwinding = self.teardown.get() == Teardown::Unwinding;
         let due = unwinding || me.has(flag::UNWIND);
-        let possible = due && !std::thread::panicking() && forced::is_possible();
+        let possible = due && !std::thread::panicking() && forced::is_possible(me.stack_base());
         if unwinding && !possible {
             self.note_refusal_without_unwind(me);
             return;

@@ -14,10 +14,11 @@
     reason = "passes on the promise of stacks without a guard"
 )]
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::{fmt, io, ptr};
 
 use sinew_context::stack::overflow::{self, AltStack};
+use sinew_context::unwind::catch_to_pass_on;
 
 use crate::scheduler::body::drop_payload;
 use crate::scheduler::exit::CLOSING;
@@ -149,7 +150,7 @@ impl SchedulerBuilder {
         let scheduler = Scheduler::new(self.post_limit, stack_plan).map_err(RunError::Io)?;
         let anchor = Anchor::set(&scheduler);
         // Caught, so that whatever ends `f`, everything has ended before the scheduler goes.
-        let result = catch_unwind(AssertUnwindSafe(|| f(&scheduler)));
+        let result = catch_to_pass_on(|| f(&scheduler));
         scheduler.end();
         drop(anchor);
         let kept = scheduler.kept_panic.take();

@@ -378,7 +378,7 @@ fn what_would_only_pass_it_on_does_not_count_as_catching_it() {
     }
 }
 
-// contract: C6, C26
+// contract: C6
 #[test]
 fn nor_does_it_for_a_coroutine_of_the_scheduler() {
     let kinds = [

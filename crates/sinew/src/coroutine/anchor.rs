@@ -24,6 +24,7 @@ use sinew_context::unwind::catch_to_pass_on;
 
 use crate::coroutine::control::{Control, State};
 use crate::coroutine::spares::Spares;
+use crate::coroutine::unanchored::alternate_stack;
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::{Scheduler, current, forced, spawn};
 
@@ -133,7 +134,7 @@ pub fn anchor<'env, F, R>(f: F) -> R
 where
     F: for<'a> FnOnce(&'a Anchor<'a, 'env>) -> R,
 {
-    let ready = overflow::install().and_then(|()| AltStack::ensure());
+    let ready = overflow::install().and_then(|()| alternate_stack());
     let _alternate_stack = match ready {
         Ok(alternate_stack) => alternate_stack,
         Err(error) => panic!("no alternate signal stack for this thread: {error}"),

@@ -108,6 +108,7 @@ pub use handle::{Builder, Coroutine, ResumeError, Step};
 pub use suspender::{SuspendError, Suspender, suspend};
 
 pub(crate) use estate::{Estate, Settled};
+pub(crate) use unanchored::alternate_stack;
 
 /// The error context of each coroutine, and of each thread's plain code.
 pub mod error {

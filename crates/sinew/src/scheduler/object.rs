@@ -17,9 +17,10 @@
 use std::panic::resume_unwind;
 use std::{fmt, io, ptr};
 
-use sinew_context::stack::overflow::{self, AltStack};
+use sinew_context::stack::overflow;
 use sinew_context::unwind::catch_to_pass_on;
 
+use crate::coroutine::alternate_stack;
 use crate::scheduler::body::drop_payload;
 use crate::scheduler::exit::CLOSING;
 use crate::scheduler::post::{LIMIT_DEFAULT, SchedulerHandle, Shared};
@@ -146,7 +147,7 @@ impl SchedulerBuilder {
         };
         let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
         overflow::install().map_err(to_io)?;
-        let _alternate_stack = AltStack::ensure().map_err(to_io)?;
+        let _alternate_stack = alternate_stack().map_err(to_io)?;
         let scheduler = Scheduler::new(self.post_limit, stack_plan).map_err(RunError::Io)?;
         let anchor = Anchor::set(&scheduler);
         // Caught, so that whatever ends `f`, everything has ended before the scheduler goes.

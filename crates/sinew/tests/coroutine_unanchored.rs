@@ -431,10 +431,8 @@ fn publishing_through_a_subtype_is_sound() {
 fn alternate_stack_bytes() -> usize {
     let mut now = std::mem::MaybeUninit::<libc::stack_t>::uninit();
     // SAFETY: only asks; writes one value.
-    assert_eq!(
-        unsafe { libc::sigaltstack(std::ptr::null(), now.as_mut_ptr()) },
-        0
-    );
+    let status = unsafe { libc::sigaltstack(std::ptr::null(), now.as_mut_ptr()) };
+    assert_eq!(status, 0);
     // SAFETY: written.
     let now = unsafe { now.assume_init() };
     if now.ss_flags & libc::SS_DISABLE == 0 {

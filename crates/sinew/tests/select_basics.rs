@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use io_rig::{bare, place_at, watchdog};
 use sinew::event::Event;
+use sinew::future::Promise;
 use sinew::io::Interest;
 use sinew::sync::WaitGroup;
 use sinew::sync::channel::{bounded, rendezvous, unbounded};
@@ -74,6 +75,13 @@ fn every_kind_of_arm_takes_effect_at_once() {
         token.cancel("now");
         assert_eq!(select! { r = token.wait() => r }, Ok(Ok(())));
 
+        let (promise, future) = Promise::new();
+        let there = select! { r = future.wait() => r.is_ok(), default => false };
+        assert!(!there);
+        promise.resolve(7).unwrap();
+        let ended = select! { r = future.wait() => r.is_ok(), default => false };
+        assert!(ended && matches!(future.get(), Some(Ok(7))));
+
         assert_eq!(select! { () = after(Duration::ZERO) => 1 }, Ok(1));
         assert_eq!(select! { () = at(now()) => 1, }, Ok(1));
 
@@ -124,6 +132,19 @@ fn every_kind_of_arm_takes_effect_later() {
             select! { _ = token.wait() => 1, _ = never.wait() => 0 },
             Ok(1)
         );
+
+        // Each end of a promise, the last one's drop included.
+        for end in 0..3 {
+            let (promise, future) = Promise::<u32>::new();
+            in_the_background(move || match end {
+                0 => promise.resolve(1).unwrap(),
+                1 => drop(promise),
+                _ => assert!(promise.cancel()),
+            });
+            let got = select! { _ = never.wait() => 0, r = future.wait() => { r.unwrap(); 1 } };
+            assert_eq!(got, Ok(1));
+            assert_eq!(future.get().unwrap().is_ok(), end == 0);
+        }
 
         let start = now();
         let got = select! { _ = never.wait() => 0, () = after(HOUR) => 1, () = after(SOON) => 2 };

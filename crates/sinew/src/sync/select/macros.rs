@@ -35,7 +35,7 @@ pub fn sent<T>(outcome: Result<(), WaitError>, value: &mut Option<T>) -> Result<
 /// | `v = rx.recv()` | a value is received, or there will be none | `Result<T, WaitError>` |
 /// | `r = tx.send(x)` | `x` is sent, or cannot be any more | `Result<(), SendError<T>>` |
 /// | `r = tx.send_from(&mut slot)` | the same with the value in `slot: Option<T>`; see below | `Result<(), WaitError>` |
-/// | `r = event.wait()` | an event, a wait group, a cancel token, the end of a coroutine | `Result<(), WaitError>` |
+/// | `r = event.wait()` | an event, a wait group, a cancel token, a `SharedFuture`, the end of a coroutine | `Result<(), WaitError>` |
 /// | `r = handle.join()` | the coroutine has ended; `handle`, a variable or a field, is consumed only then | `Result<T, JoinError>` |
 /// | `_ = after(duration)`, `_ = at(instant)` | the time is over, counted from here | `()` |
 /// | `r = ready(&fd, interest)` | the descriptor is ready | `io::Result<()>` |

@@ -241,11 +241,11 @@ fn take(world: &World, hand: &mut Hand, chance: &mut Chance) {
             polled.ok().flatten().and_then(Result::ok)
         }
         4 => take_from_bag(world, chance),
-        5 => take_promised(world, chance),
+        5 => return take_promised(world, hand, chance),
         _ => {
             let (sender, receiver) = oneshot();
             world.oneshots.0.send(sender).ok();
-            match chance.below(2) {
+            *hand = match chance.below(2) {
                 0 => receiver.recv_timeout(chance.moment()).ok(),
                 _ => select! {
                     token = receiver.recv() => token.ok(),
@@ -254,7 +254,8 @@ fn take(world: &World, hand: &mut Hand, chance: &mut Chance) {
                 }
                 .ok()
                 .flatten(),
-            }
+            };
+            return;
         }
     };
 }
@@ -270,7 +271,8 @@ fn take_from_bag(world: &World, chance: &mut Chance) -> Hand {
     token
 }
 
-fn take_promised(world: &World, chance: &mut Chance) -> Hand {
+/// (What a function returns is lost if a local's drop panics then, so this returns nothing; a second token may come with the future.)
+fn take_promised(world: &World, hand: &mut Hand, chance: &mut Chance) {
     let (promise, future) = Promise::new();
     world.promises.0.send(promise).ok();
     let is_there = match chance.below(3) {
@@ -281,7 +283,10 @@ fn take_promised(world: &World, chance: &mut Chance) -> Hand {
             let other = world.ends(chance).1.clone();
             let chosen = select! {
                 r = future.wait() => { r.unwrap(); true }
-                token = other.recv() => return token.ok(),
+                token = other.recv() => {
+                    *hand = token.ok();
+                    return;
+                }
                 () = after(chance.moment()) => false,
             };
             chosen.unwrap_or(false)
@@ -289,7 +294,7 @@ fn take_promised(world: &World, chance: &mut Chance) -> Hand {
     };
     assert!(!is_there || future.is_done());
     // The promise may be on its way out of its completer.
-    future.try_take().ok()?.ok()
+    *hand = future.try_take().ok().and_then(Result::ok);
 }
 
 /// Gives or takes, whichever comes first.

@@ -23,8 +23,7 @@ use sinew::future::{Promise, SharedFuture};
 use sinew::sync::channel::{self, Receiver, Sender, bounded, oneshot, rendezvous, unbounded};
 use sinew::sync::{Barrier, Condvar, Mutex, OnceCell, RwLock, Semaphore, WaitGroup};
 use sinew::{
-    block_on, block_on_timeout, go_local, in_coroutine, run, select,
-    spawn_local, yield_now,
+    block_on, block_on_timeout, go_local, in_coroutine, run, select, spawn_local, yield_now,
 };
 
 /// A small source of chance (Steele, Lea, Flood: SplitMix, 2014).
@@ -185,7 +184,12 @@ fn put(world: &World, hand: &mut Hand, chance: &mut Chance) {
             let sent = sender.send_timeout(token, chance.moment());
             *hand = sent.err().map(channel::SendError::into_inner);
         }
-        1 => *hand = sender.try_send(token).err().map(channel::TrySendError::into_inner),
+        1 => {
+            *hand = sender
+                .try_send(token)
+                .err()
+                .map(channel::TrySendError::into_inner)
+        }
         2 => {
             // A future that is dropped has sent the token, or drops it.
             if let Ok(Err(error)) = block_on_timeout(sender.send_async(token), chance.moment()) {
@@ -473,7 +477,9 @@ fn listen(receiver: &channel::broadcast::Receiver<usize>) -> usize {
     loop {
         match receiver.recv() {
             Ok(_) => count += 1,
-            Err(channel::broadcast::RecvError::Lagged(missed)) => count += usize::try_from(missed).unwrap(),
+            Err(channel::broadcast::RecvError::Lagged(missed)) => {
+                count += usize::try_from(missed).unwrap()
+            }
             Err(_) => return count,
         }
     }

@@ -32,7 +32,8 @@ use polling::Polling;
 
 pub use crate::io::ReadyArm;
 pub use arms::{
-    BroadcastArm, ChangeArm, EndArm, EventArm, FutureArm, RecvArm, SendArm, TimeArm, TokenArm, WaitGroupArm,
+    BroadcastArm, ChangeArm, EndArm, EventArm, FutureArm, RecvArm, SendArm, TimeArm, TokenArm,
+    WaitGroupArm,
 };
 #[doc(hidden)]
 pub use macros::{sent, taken};

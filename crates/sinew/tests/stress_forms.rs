@@ -86,7 +86,12 @@ fn send_all(sender: &Sender<Box<usize>>, numbers: std::ops::Range<usize>, chance
     for number in numbers {
         let mut slot = Some(Box::new(number));
         while let Some(value) = slot.take() {
-            match chance.below(5) {
+            match chance.below(6) {
+                5 => select! {
+                    sent = future(sender.send_async(value)) => sent.unwrap(),
+                    _ = never.wait() => unreachable!(),
+                }
+                .unwrap(),
                 0 => sender.send(value).unwrap(),
                 1 => block_on(sender.send_async(value)).unwrap().unwrap(),
                 2 => {
@@ -119,7 +124,14 @@ fn receive_all(receiver: &Receiver<Box<usize>>, chance: &mut Chance) -> Vec<usiz
     let (never, mut got) = (Event::manual(), Vec::new());
     let (_promise, nothing) = Promise::<()>::new();
     loop {
-        let received = match chance.below(5) {
+        let received = match chance.below(6) {
+            // Of the two the one that does not happen is dropped, with or without a value.
+            5 => select! {
+                received = future(receiver.recv_async()) => received,
+                received = future(receiver.recv_async()) => received,
+                received = receiver.recv() => received,
+            }
+            .unwrap(),
             0 => receiver.recv(),
             1 => block_on(receiver.recv_async()).unwrap(),
             2 | 3 => {

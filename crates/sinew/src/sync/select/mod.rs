@@ -13,6 +13,7 @@
 
 mod arms;
 mod macros;
+mod polled;
 mod polling;
 
 use std::cell::Cell;
@@ -37,9 +38,10 @@ pub use arms::{
 };
 #[doc(hidden)]
 pub use macros::{sent, taken};
+pub use polled::{PollArm, future};
 
 /// One of the things that are waited for: made by `recv_arm`, `send_arm` and `wait_arm` of what is waited at, by [`after`],
-/// [`at`] and [`ready`]. Implemented here only.
+/// [`at`], [`ready`] and [`future()`]. Implemented here only.
 ///
 /// What happened is in the arm: each has a method `take`.
 pub trait Arm: sealed::Sealed {}

@@ -562,7 +562,7 @@ fn check(world: &Arc<World>) {
     assert_eq!(world.busy.wait_timeout(Duration::ZERO), Ok(()));
 }
 
-// contract: Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y9, Y10, A2, T1
+// contract: Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y9, Y10, Y11, A2, T1
 #[test]
 fn all_primitives_together_count_exactly() {
     storm(false, 1_000);

@@ -327,42 +327,6 @@ fn selecting_readiness() -> Operation {
     Operation::new(wait).by(move || write_byte(&writer)).io()
 }
 
-/// A promise's end and a std future's, of which the first comes.
-fn selecting_promises() -> Operation {
-    let (promise, future) = Promise::new();
-    let promise = RefCell::new(Some(promise));
-    let wait = move |until| {
-        let never = Event::manual();
-        let arms = (select::future(never.wait_async()), future.wait_arm());
-        let mut selector = Selector::new();
-        selector.add(&arms.0);
-        selector.add(&arms.1);
-        let end = call!(until, selector, wait, wait_timeout, wait_deadline);
-        assert_eq!(arms.0.take(), None);
-        assert_eq!(arms.1.take().is_some(), end.is_ok());
-        end.map(drop).into()
-    };
-    Operation::new(wait).by(move || promise.take().unwrap().resolve(()).unwrap())
-}
-
-/// The same the other way round.
-fn selecting_futures() -> Operation {
-    let event = Rc::new(Event::auto());
-    let waited = Rc::clone(&event);
-    let wait = move |until| {
-        let (_promise, never) = Promise::<()>::new();
-        let arms = (select::future(waited.wait_async()), never.wait_arm());
-        let mut selector = Selector::new();
-        selector.add(&arms.0);
-        selector.add(&arms.1);
-        let end = call!(until, selector, wait, wait_timeout, wait_deadline);
-        assert_eq!(arms.0.take().is_some(), end.is_ok());
-        assert_eq!(arms.1.take(), None);
-        end.map(drop).into()
-    };
-    Operation::new(wait).by(move || event.set())
-}
-
 fn grouping() -> Operation {
     let group = Rc::new(WaitGroup::new());
     group.add(1);
@@ -678,8 +642,6 @@ fn operations() -> Vec<Row> {
         ("watch changed", watching),
         ("select", selecting),
         ("select with readiness", selecting_readiness),
-        ("select of a promise", selecting_promises),
-        ("select of a future", selecting_futures),
         ("wait group", grouping),
         ("rwlock read", reading_lock),
         ("rwlock write", writing_lock),

@@ -589,3 +589,24 @@ fn a_cancel_tells_who_why_when_and_how_long_it_took() {
     assert_eq!(&*record.cause.reason, "the scheduler is closing");
     assert!(record.ended_after.is_some());
 }
+
+// contract: S20
+#[test]
+fn one_that_is_still_on_its_way_is_stopped_by_its_number() {
+    sinew::Scheduler::anchor(|scheduler| {
+        for from_here in [true, false] {
+            // Nothing else lives here.
+            let coroutine = scheduler.handle().spawn(|| "has run").unwrap();
+            let id = coroutine.id();
+            if from_here {
+                sinew::cancel_id(id, "before it arrives").unwrap();
+            } else {
+                thread::spawn(move || sinew::cancel_id(id, "before it arrives").unwrap())
+                    .join()
+                    .unwrap();
+            }
+            scheduler.run().unwrap();
+            assert!(coroutine.join().unwrap_err().is_cancelled());
+        }
+    });
+}

@@ -223,11 +223,11 @@ pub fn exit_all(code: i32) -> Result<(), StateError> {
 }
 
 impl Scheduler {
-    /// The live coroutine with this id.
+    /// The live coroutine with this id, be it one that is still on its way here and not counted among those alive.
     pub(super) fn find(&self, id: u64) -> Option<BlockRef> {
         let mut found = None;
-        self.for_each_alive(|block| {
-            if block.id() == id {
+        slab::for_each_block(|block| {
+            if block.id() == id && self.has(block) {
                 found = Some(BlockRef::of(block));
             }
         });

@@ -104,6 +104,7 @@ impl Scheduler {
         if self.door.orders.is_empty() {
             return;
         }
+        self.door.break_seal();
         for order in self.door.orders.take() {
             match order {
                 Order::Stop { id, cause } => {

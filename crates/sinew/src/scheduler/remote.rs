@@ -122,6 +122,12 @@ impl SchedulerHandle {
             Err((refusal, job)) => {
                 // SAFETY: the closure is in the block, and nobody else will take it out.
                 let refused = unsafe { body::take_back::<F, T>(block) };
+                // Its scheduler may have found it, and may be cancelling it now: as at the end of a coroutine, whoever comes later
+                // sees that it is over, and otherwise the ring of references by its token is broken here.
+                block.life.end_unclaimed(false);
+                if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
+                    token.forget_coroutine(*key);
+                }
                 // The arrival's count goes with it.
                 drop(job);
                 // SAFETY: the handle's count.

@@ -70,6 +70,14 @@ impl Scheduler {
         })
     }
 
+    /// A sleep begins, with a look due at its end or not: seals the door if nobody outside can have anything done here.
+    pub(super) fn begin_vigil(&self, is_due: bool) {
+        // In this order: what was posted by the last handle is seen.
+        if is_due && self.has_no_handles() && self.has_nothing_posted() {
+            self.door.seal();
+        }
+    }
+
     /// A sleep is over that a look was due at the end of.
     pub(super) fn end_vigil(&self, until_ns: u64) {
         let vigil = &self.vigil;

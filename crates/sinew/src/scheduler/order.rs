@@ -39,6 +39,23 @@ pub(crate) enum Order {
     Closed { fd: RawFd },
 }
 
+impl Order {
+    /// Which coroutine it is about.
+    fn id(&self) -> Option<u64> {
+        match *self {
+            Self::Stop { id, .. } | Self::Force { id } | Self::Unpark { id } => Some(id),
+            Self::Closed { .. } => None,
+        }
+    }
+}
+
+/// Whether a coroutine with this number has not reached its scheduler.
+fn is_on_its_way(id: u64) -> bool {
+    let mut is_it = false;
+    slab::for_each_block(|block| is_it |= block.id() == id && block.life.is_away());
+    is_it
+}
+
 /// The orders that wait at a door.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
@@ -106,23 +123,18 @@ impl Scheduler {
         }
         self.door.break_seal();
         for order in self.door.orders.take() {
-            match order {
-                Order::Stop { id, cause } => {
-                    if let Some(block) = self.find(id) {
-                        self.stop_block(&block, cause);
+            let block = order.id().and_then(|id| self.find(id));
+            match (order, block) {
+                (Order::Stop { cause, .. }, Some(block)) => self.stop_block(&block, cause),
+                (Order::Force { .. }, Some(block)) => self.force_block(&block),
+                (Order::Unpark { .. }, Some(block)) => Unparker::new(block).unpark(),
+                (Order::Closed { fd }, _) => self.forget_closed(fd),
+                (order, None) => {
+                    // Kept for one that is on its way: every later look is another try.
+                    if order.id().is_some_and(is_on_its_way) {
+                        self.door.orders.give(order);
                     }
                 }
-                Order::Force { id } => {
-                    if let Some(block) = self.find(id) {
-                        self.force_block(&block);
-                    }
-                }
-                Order::Unpark { id } => {
-                    if let Some(block) = self.find(id) {
-                        Unparker::new(block).unpark();
-                    }
-                }
-                Order::Closed { fd } => self.forget_closed(fd),
             }
         }
     }
@@ -238,8 +250,8 @@ pub(super) fn unpark(door: &'static Door, id: u64) -> Result<(), NotFound> {
     let here = current::with_scheduler(|scheduler| {
         ptr::eq(scheduler.door, door).then(|| scheduler.find(id))
     });
-    match here.flatten() {
-        Some(block) => Unparker::new(block.ok_or(NotFound)?).unpark(),
+    match here.flatten().flatten() {
+        Some(block) => Unparker::new(block).unpark(),
         None if Door::of_live(id).is_some_and(|of_it| ptr::eq(of_it, door)) => {
             door.order(Order::Unpark { id });
         }

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - I1. A block on its way is the post's: it has the scheduler's count, but is not among those alive there before it has arrived.
-//!   It can be found by its number and cancelled.
+//!   The scheduler takes no hold of it before: it may be refused, and is another coroutine's block then. Orders for it are kept.
 //! - I2. An accepted block arrives: accepted posts run. If the scheduler is closed by then the coroutine is born cancelled.
 #![expect(
     unsafe_code,
@@ -39,10 +39,13 @@ impl Scheduler {
     fn welcome(&self, block: NonNull<Block>) {
         // SAFETY: counted.
         let block = unsafe { block.as_ref() };
+        block.life.arrive();
         if self.is_ending() {
             block.cancel.store(true, Relaxed);
         }
         self.count_new();
+        // Those that were kept for it, before it runs.
+        self.follow_orders();
         self.push_ready(block);
     }
 
@@ -100,7 +103,7 @@ impl SchedulerHandle {
         let raw = slab::take();
         // SAFETY: a free block that was taken is initialised and the caller's.
         let block = unsafe { raw.as_ref() };
-        let life = life::HANDLE | life::STATIC;
+        let life = life::HANDLE | life::STATIC | life::AWAY;
         // SAFETY: both are 'static.
         unsafe {
             spawn::fill(
@@ -122,12 +125,6 @@ impl SchedulerHandle {
             Err((refusal, job)) => {
                 // SAFETY: the closure is in the block, and nobody else will take it out.
                 let refused = unsafe { body::take_back::<F, T>(block) };
-                // Its scheduler may have found it, and may be cancelling it now: as at the end of a coroutine, whoever comes later
-                // sees that it is over, and otherwise the ring of references by its token is broken here.
-                block.life.end_unclaimed(false);
-                if let Some((token, key)) = block.extra().and_then(|extra| extra.token.get()) {
-                    token.forget_coroutine(*key);
-                }
                 // The arrival's count goes with it.
                 drop(job);
                 // SAFETY: the handle's count.

@@ -61,7 +61,12 @@ fn is_on_its_way(id: u64) -> bool {
 pub(super) struct Orders {
     list: Mutex<Vec<Order>>,
     len: AtomicUsize,
+    /// Those for coroutines that are on their way here.
+    kept: Mutex<Vec<Order>>,
 }
+
+/// With so many kept orders it is looked which are for coroutines that were refused and will not come.
+const KEPT_MAX: usize = 4_096;
 
 impl Orders {
     fn lock(&self) -> MutexGuard<'_, Vec<Order>> {
@@ -85,6 +90,25 @@ impl Orders {
         let mut list = self.lock();
         self.len.store(0, Relaxed);
         mem::take(&mut *list)
+    }
+
+    /// Keeps an order until the coroutine has arrived. The owner.
+    fn keep(&self, order: Order) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_MAX {
+            kept.retain(|order| order.id().is_some_and(is_on_its_way));
+        }
+        kept.push(order);
+    }
+
+    /// The orders that were kept for a coroutine. The owner.
+    fn take_kept(&self, id: u64) -> Vec<Order> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_empty() {
+            return Vec::new();
+        }
+        kept.extract_if(.., |order| order.id() == Some(id))
+            .collect()
     }
 
     /// Whether one of them is to stop this coroutine.
@@ -125,17 +149,30 @@ impl Scheduler {
         for order in self.door.orders.take() {
             let block = order.id().and_then(|id| self.find(id));
             match (order, block) {
-                (Order::Stop { cause, .. }, Some(block)) => self.stop_block(&block, cause),
-                (Order::Force { .. }, Some(block)) => self.force_block(&block),
-                (Order::Unpark { .. }, Some(block)) => Unparker::new(block).unpark(),
                 (Order::Closed { fd }, _) => self.forget_closed(fd),
+                (order, Some(block)) => self.follow(order, &block),
                 (order, None) => {
-                    // Kept for one that is on its way: every later look is another try.
                     if order.id().is_some_and(is_on_its_way) {
-                        self.door.orders.give(order);
+                        self.door.orders.keep(order);
                     }
                 }
             }
+        }
+    }
+
+    /// A coroutine of this scheduler has arrived: carries out what was ordered before.
+    pub(super) fn follow_kept(&self, block: &BlockRef) {
+        for order in self.door.orders.take_kept(block.id()) {
+            self.follow(order, block);
+        }
+    }
+
+    fn follow(&self, order: Order, block: &BlockRef) {
+        match order {
+            Order::Stop { cause, .. } => self.stop_block(block, cause),
+            Order::Force { .. } => self.force_block(block),
+            Order::Unpark { .. } => Unparker::new(block.clone()).unpark(),
+            Order::Closed { .. } => {}
         }
     }
 

@@ -44,8 +44,7 @@ impl Scheduler {
             block.cancel.store(true, Relaxed);
         }
         self.count_new();
-        // Those that were kept for it, before it runs.
-        self.follow_orders();
+        self.follow_kept(&BlockRef::of(block));
         self.push_ready(block);
     }
 

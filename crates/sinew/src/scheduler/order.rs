@@ -95,6 +95,13 @@ impl Orders {
     /// Keeps an order until the coroutine has arrived. The owner.
     fn keep(&self, order: Order) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // A second one of the same kind says nothing new.
+        let is_same = |one: &Order| {
+            one.id() == order.id() && mem::discriminant(one) == mem::discriminant(&order)
+        };
+        if kept.iter().any(is_same) {
+            return;
+        }
         if kept.len() >= KEPT_MAX {
             kept.retain(|order| order.id().is_some_and(is_on_its_way));
         }

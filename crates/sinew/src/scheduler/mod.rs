@@ -619,6 +619,7 @@ impl Scheduler {
         };
         let vigil_ns = self.vigil_ns(deadline_ns);
         let deadline_ns = deadline_ns.or(vigil_ns);
+        self.begin_vigil(vigil_ns.is_some());
         if self.is_too_close(deadline_ns) {
             self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
@@ -632,6 +633,7 @@ impl Scheduler {
         self.fire_timers();
         if let Some(vigil_ns) = vigil_ns {
             self.end_vigil(vigil_ns);
+            self.door.break_seal();
         }
         self.count_switches(BUDGET);
     }

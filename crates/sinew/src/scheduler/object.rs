@@ -273,6 +273,7 @@ impl Scheduler {
         self.closed.set(true);
         while self.run_post() {}
         self.cancel_everything();
+        self.vigil.keep();
         let _closed = self.run_loop(Until::EMPTY);
     }
 }

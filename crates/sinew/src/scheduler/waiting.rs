@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use sinew_core::sharing::Sharing;
 use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
@@ -62,6 +63,20 @@ impl<'a> Waiting<'a> {
             has_waited: Cell::new(false),
             thread: UnsafeCell::new(MaybeUninit::uninit()),
         })
+    }
+
+    /// As [`new`](Self::new), for a wait at a primitive of kind `K`.
+    ///
+    /// Fails with `Deadlock`, besides, for a plain thread without a deadline at one whose parties run on one thread: whoever
+    /// could end the wait would have to run on the thread that waits.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn at<K: Sharing>(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
+        let waiting = Self::new(deadline_ns)?;
+        if K::IS_LOCAL && waiting.is_thread() && waiting.deadline_ns().is_none() {
+            return Err(WaitError::Deadlock);
+        }
+        Ok(waiting)
     }
 
     /// The block that waits, if it is a coroutine.

@@ -192,13 +192,7 @@ impl Word for Cell<u32> {
     }
 
     #[inline]
-    fn exchange_weak(
-        &self,
-        current: u32,
-        new: u32,
-        _: Ordering,
-        _: Ordering,
-    ) -> Result<u32, u32> {
+    fn exchange_weak(&self, current: u32, new: u32, _: Ordering, _: Ordering) -> Result<u32, u32> {
         let now = self.get();
         if now != current {
             return Err(now);

@@ -277,10 +277,7 @@ impl<K: Sharing> RawMutex<K> {
         while word & LOCKED == 0 {
             let taken = (word | LOCKED) & !woken;
             // ORDERING: Acquire pairs with the Release in release().
-            match self
-                .word
-                .exchange_weak(word, taken, Acquire, Relaxed)
-            {
+            match self.word.exchange_weak(word, taken, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }

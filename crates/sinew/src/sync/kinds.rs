@@ -21,4 +21,6 @@ pub use sinew_core::sharing::{Local, Shared, Sharing};
 
 pub use super::channel::{Receiver, Sender};
 pub use super::mutex::{Mutex, MutexGuard};
+pub use super::semaphore::{Permit, Semaphore};
+pub use super::wait_group::WaitGroup;
 pub use crate::event::signal::Event;

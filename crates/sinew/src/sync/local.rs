@@ -40,6 +40,15 @@ pub type MutexGuard<'a, T> = super::mutex::MutexGuard<'a, T, Local>;
 /// An event for the coroutines of one thread; see [`kinds::Event`](crate::sync::kinds::Event).
 pub type Event = crate::event::signal::Event<Local>;
 
+/// A count of permits for the coroutines of one thread; see [`kinds::Semaphore`](crate::sync::kinds::Semaphore).
+pub type Semaphore = super::semaphore::Semaphore<Local>;
+
+/// Permits of a [`Semaphore`].
+pub type Permit<'a> = super::semaphore::Permit<'a, Local>;
+
+/// A wait group for the coroutines of one thread; see [`kinds::WaitGroup`](crate::sync::kinds::WaitGroup).
+pub type WaitGroup = super::wait_group::WaitGroup<Local>;
+
 /// Channels between the coroutines of one thread.
 pub mod channel {
     use sinew_core::sharing::Local;

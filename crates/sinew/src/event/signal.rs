@@ -146,8 +146,9 @@ impl<K: Sharing> Event<K> {
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         // First of all: where nothing may wait, no signal is touched.
         let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
             Err(WaitError::Deadlock) if self.try_wait() => return Ok(()),
-            waiting => waiting?,
+            Err(error) => return Err(error),
         };
         match self.raw.wait(&waiting) {
             Ok(signal) => {

@@ -49,20 +49,7 @@ impl<'a> Waiting<'a> {
     #[inline]
     #[track_caller]
     pub(crate) fn new(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
-        let place = place();
-        if !place.may_wait() {
-            return Err(WaitError::State);
-        }
-        match place {
-            Place::Coroutine(scheduler, block) => scheduler.check_fp_env(block),
-            Place::Thread | Place::Frame => current::expect_no_spin_lock(),
-        }
-        Ok(Self {
-            place,
-            deadline_ns,
-            has_waited: Cell::new(false),
-            thread: UnsafeCell::new(MaybeUninit::uninit()),
-        })
+        Self::made(deadline_ns, false)
     }
 
     /// As [`new`](Self::new), for a wait at a primitive of kind `K`.
@@ -72,11 +59,33 @@ impl<'a> Waiting<'a> {
     #[inline]
     #[track_caller]
     pub(crate) fn at<K: Sharing>(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
-        let waiting = Self::new(deadline_ns)?;
-        if K::IS_LOCAL && waiting.is_thread() && waiting.deadline_ns().is_none() {
-            return Err(WaitError::Deadlock);
+        Self::made(deadline_ns, K::IS_LOCAL)
+    }
+
+    /// Built in one place, where it stays: it is too large to be moved for each wait.
+    #[inline(always)]
+    #[track_caller]
+    fn made(deadline_ns: Option<u64>, is_local: bool) -> Result<Self, WaitError> {
+        let place = place();
+        if !place.may_wait() {
+            return Err(WaitError::State);
         }
-        Ok(waiting)
+        match place {
+            Place::Coroutine(scheduler, block) => scheduler.check_fp_env(block),
+            Place::Thread | Place::Frame => {
+                current::expect_no_spin_lock();
+                let limit_ns = || limit::innermost(place).and_then(Limit::deadline_ns);
+                if is_local && deadline_ns.or_else(limit_ns).is_none() {
+                    return Err(WaitError::Deadlock);
+                }
+            }
+        }
+        Ok(Self {
+            place,
+            deadline_ns,
+            has_waited: Cell::new(false),
+            thread: UnsafeCell::new(MaybeUninit::uninit()),
+        })
     }
 
     /// The block that waits, if it is a coroutine.

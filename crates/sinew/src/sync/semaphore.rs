@@ -236,8 +236,9 @@ impl<K: Sharing> Semaphore<K> {
     #[inline]
     fn down_until(&self, number: usize, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
             Err(WaitError::Deadlock) => return self.down_here(number),
-            waiting => waiting?,
+            Err(error) => return Err(error),
         };
         match self.raw.down(number, &waiting) {
             Ok(()) => Ok(()),

@@ -130,8 +130,9 @@ impl<K: Sharing> WaitGroup<K> {
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
             Err(WaitError::Deadlock) if self.try_wait() => return Ok(()),
-            waiting => waiting?,
+            Err(error) => return Err(error),
         };
         match self.raw.wait(&waiting) {
             Ok(()) => Ok(()),

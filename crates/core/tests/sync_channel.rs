@@ -108,6 +108,10 @@ proptest! {
     }
 }
 
+#[expect(
+    clippy::large_stack_frames,
+    reason = "proptest's checks, each with its message"
+)]
 fn is_a_deque<K: Sharing>(limit: usize, steps: &[Step]) -> Result<(), TestCaseError> {
     let channel = if limit == usize::MAX {
         Channel::<_, K>::unbounded_of_kind()

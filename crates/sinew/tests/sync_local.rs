@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use io_rig::{stress, watchdog};
 use sinew::sync::channel;
@@ -286,7 +286,7 @@ fn a_plain_thread_has_what_is_there_and_waits_for_nothing_else() {
     let event = local::Event::auto();
     assert_eq!(event.wait(), deadlock.map(|_: i32| ()));
     assert_eq!(
-        event.wait_deadline(Instant::now() + short),
+        event.wait_deadline(sinew::time::now() + short),
         Err(WaitError::Timeout)
     );
     event.set();

@@ -1,7 +1,7 @@
 //! For the coroutines of one thread: without atomics, and neither `Send` nor `Sync`.
 //!
 //! Owns: the names, and the making of channels. The code is that of [`sync`](crate::sync), for the kind
-//! [`Local`](crate::sync::kinds::Local): the same order, deadlines, cancels and errors. These cannot be waited for by a
+//! [`kinds::Local`](crate::sync::kinds::Local): the same order, deadlines, cancels and errors. These cannot be waited for by a
 //! [`select`](crate::sync::select) or as futures.
 //!
 //! Who waits here is woken by a party on its own thread, so it must be a coroutine. On a plain thread what can be had at once is

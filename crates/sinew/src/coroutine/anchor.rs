@@ -228,10 +228,13 @@ impl Core {
         }
     }
 
+    // PERF: two words in registers; through memory they were read whole before both halves were there, which stalls.
+    #[inline(always)]
     pub(super) fn take_stack(&self, config: &StackConfig) -> Result<Stack, StackError> {
         self.with_stacks(|stacks| stacks.get(config))
     }
 
+    #[inline]
     pub(super) fn put_stack(&self, stack: Stack) {
         self.with_stacks(|stacks| stacks.put(stack));
     }

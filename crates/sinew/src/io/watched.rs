@@ -66,7 +66,7 @@ impl Limits {
     }
 
     /// The deadline of a call that begins to wait now.
-    fn deadline_ns(&self) -> Option<u64> {
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
         let deadline_ns = self.deadline_ns.load(Relaxed);
         let deadline_ns = match self.timeout_ns.load(Relaxed) {
             0 => deadline_ns,
@@ -161,6 +161,11 @@ impl Watched {
                 };
             }
         }
+    }
+
+    /// What [`Watched::call`] does at the end of each call; for calls that are made without it.
+    pub(crate) fn take_turn(&self) {
+        take_turn();
     }
 
     /// A call has shown that the kernel has no more for this direction: the next one waits for an event

@@ -10,11 +10,14 @@
 //! An ended wait leaves the socket as it was; [`crate::is_cancelled`] tells a cancel from other errors.
 
 mod addr;
+mod datagram;
 mod resolve;
 mod split;
 mod stream;
 mod tcp;
+mod udp;
 mod unix;
+mod unix_datagram;
 
 pub use std::net::Shutdown;
 
@@ -22,4 +25,6 @@ pub use addr::{ToSocketAddrs, lookup_host};
 pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
 pub use unix::{UnixIncoming, UnixListener, UnixStream};
+pub use unix_datagram::UnixDatagram;

@@ -25,15 +25,21 @@ const BACKLOG: i32 = 4096;
 /// What every socket made here is.
 pub(super) const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = match address {
+/// Which sockets an address is for.
+pub(super) fn family(address: &SocketAddr) -> AddressFamily {
+    match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    Ok(socket_with(family, SocketType::STREAM, FLAGS, None)?)
+    }
 }
 
-fn internet(address: rustix::net::SocketAddrAny) -> io::Result<SocketAddr> {
+fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let stream = SocketType::STREAM;
+    Ok(socket_with(family(address), stream, FLAGS, None)?)
+}
+
+/// The kernel's form of an address as std's.
+pub(super) fn internet(address: rustix::net::SocketAddrAny) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(address)?)
 }
 

@@ -34,7 +34,7 @@ fn new_socket() -> io::Result<OwnedFd> {
 }
 
 /// The kernel's form of an address as std's.
-fn local(address: &SockAddr) -> io::Result<SocketAddr> {
+pub(super) fn local(address: &SockAddr) -> io::Result<SocketAddr> {
     if let Some(name) = address.as_abstract_namespace() {
         return SocketAddr::from_abstract_name(name);
     }

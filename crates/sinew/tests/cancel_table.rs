@@ -10,12 +10,17 @@ use std::cell::{Cell, OnceCell};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net as unix;
 use std::rc::Rc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
 use sinew::event::{Event, EventTable, TableWaitError};
 use sinew::io::Interest;
+use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use sinew::sync::channel::broadcast::RecvError;
 use sinew::sync::channel::{
     Receiver, Sender, bounded, broadcast, oneshot, rendezvous, unbounded, watch,
@@ -436,6 +441,93 @@ fn reading_stream() -> Operation {
     operation
 }
 
+fn accepting_stream() -> Operation {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let wait = move |until: Until| {
+        listener.set_accept_timeout(timeout_of(until)).unwrap();
+        of_io(listener.accept())
+    };
+    let connect = move || drop(std::net::TcpStream::connect(address).unwrap());
+    let mut operation = Operation::new(wait).by(connect).io();
+    operation.has_limit = false;
+    operation
+}
+
+/// To several addresses, none of which answers.
+fn connecting_stream() -> Operation {
+    let addresses = [hanging(), hanging()];
+    let wait = move |_| {
+        let addresses = [addresses[0].address, addresses[1].address];
+        of_io(TcpStream::connect(&addresses[..]))
+    };
+    let mut operation = Operation::new(wait).io();
+    operation.has_limit = false;
+    operation
+}
+
+fn receiving_datagram() -> Operation {
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = near.local_addr().unwrap();
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let wait = move |until: Until| {
+        near.set_read_timeout(timeout_of(until)).unwrap();
+        of_io(near.recv_from(&mut [0]))
+    };
+    let send = move || assert_eq!(far.send_to(&[1], address).unwrap(), 1);
+    let mut operation = Operation::new(wait).by(send).io();
+    operation.has_limit = false;
+    operation
+}
+
+fn receiving_unix_datagram() -> Operation {
+    let (near, far) = UnixDatagram::pair().unwrap();
+    let far: OwnedFd = far.into();
+    let wait = move |until: Until| {
+        near.set_read_timeout(timeout_of(until)).unwrap();
+        of_io(near.recv(&mut [0]))
+    };
+    let mut operation = Operation::new(wait).by(move || write_byte(&far)).io();
+    operation.has_limit = false;
+    operation
+}
+
+fn sending_unix_datagram() -> Operation {
+    let (near, far) = UnixDatagram::pair().unwrap();
+    fill_fd(near.as_fd());
+    let wait = move |until: Until| {
+        near.set_write_timeout(timeout_of(until)).unwrap();
+        of_io(near.send(&[1]))
+    };
+    let drain = move || {
+        let mut buffer = vec![0; 1 << 16];
+        while rustix::io::read(&far, &mut buffer).is_ok() {}
+    };
+    let mut operation = Operation::new(wait).by(drain).io();
+    operation.has_limit = false;
+    operation
+}
+
+/// To an address whose socket is full: nobody tells when there is room.
+fn sending_to_unix_datagram() -> Operation {
+    static NAMES: AtomicUsize = AtomicUsize::new(0);
+    let number = NAMES.fetch_add(1, Relaxed);
+    let name = format!("sinew-cancel-table-{}-{number}", std::process::id());
+    let address = unix::SocketAddr::from_abstract_name(name).unwrap();
+    let near = UnixDatagram::unbound().unwrap();
+    let far = UnixDatagram::bind_addr(&address).unwrap();
+    near.connect_addr(&address).unwrap();
+    while rustix::io::write(&near, &[7]).is_ok() {}
+    let wait = move |until: Until| {
+        let (near, _far) = (UnixDatagram::unbound().unwrap(), &far);
+        near.set_write_timeout(timeout_of(until)).unwrap();
+        of_io(near.send_to_addr(&[1], &address))
+    };
+    let mut operation = Operation::new(wait).io();
+    operation.has_limit = false;
+    operation
+}
+
 /// The rows of the table.
 fn operations() -> Vec<Row> {
     vec![
@@ -464,6 +556,12 @@ fn operations() -> Vec<Row> {
         ("io::accept", accepting),
         ("io::connect", connecting),
         ("TcpStream::read", reading_stream),
+        ("TcpStream::connect to several", connecting_stream),
+        ("TcpListener::accept", accepting_stream),
+        ("UdpSocket::recv_from", receiving_datagram),
+        ("UnixDatagram::recv", receiving_unix_datagram),
+        ("UnixDatagram::send", sending_unix_datagram),
+        ("UnixDatagram::send_to_addr", sending_to_unix_datagram),
     ]
 }
 

@@ -37,7 +37,7 @@ fn accept_fails_while_there_are_none_and_comes_back() {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let client = socket.unwrap();
         let accepting = spawn_local(move || {
-            // Waiting when the descriptors go.
+            // Waiting when the descriptors go, and for a while after it.
             let error = listener.accept().unwrap_err();
             assert!(is_out_of_descriptors(&error), "{error}");
             // And again: the connection stays where it is.

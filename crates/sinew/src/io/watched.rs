@@ -65,6 +65,14 @@ impl Limits {
         }
     }
 
+    /// Limits for several calls in a row: the end that a call that begins now has.
+    pub(crate) fn from_now(&self) -> Self {
+        let limits = Self::new();
+        let deadline_ns = self.deadline_ns().unwrap_or(u64::MAX);
+        limits.deadline_ns.store(deadline_ns, Relaxed);
+        limits
+    }
+
     /// The deadline of a call that begins to wait now.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         let deadline_ns = self.deadline_ns.load(Relaxed);

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, sendto};
@@ -21,6 +22,17 @@ use crate::sys::clock;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// Whether the reading direction has been shut down. A receive that may block says so by an empty message, one that may not
+/// just finds nothing.
+fn is_shut(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::RDHUP)
+}
 
 /// A datagram socket; see the file's head.
 #[derive(Debug)]
@@ -51,7 +63,10 @@ impl Datagram {
     pub(super) fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         let flags = flags | RecvFlags::DONTWAIT;
         self.watched.call(Direction::Read, &self.read, |fd| {
-            Ok(recv(fd, &mut *buffer, flags)?.0)
+            match recv(fd, &mut *buffer, flags) {
+                Err(Errno::AGAIN) if is_shut(fd) => Ok(0),
+                result => Ok(result?.0),
+            }
         })
     }
 
@@ -62,8 +77,10 @@ impl Datagram {
     ) -> io::Result<(usize, Option<SocketAddrAny>)> {
         let flags = flags | RecvFlags::DONTWAIT;
         self.watched.call(Direction::Read, &self.read, |fd| {
-            let (len, _, address) = recvfrom(fd, &mut *buffer, flags)?;
-            Ok((len, address))
+            match recvfrom(fd, &mut *buffer, flags) {
+                Err(Errno::AGAIN) if is_shut(fd) => Ok((0, None)),
+                result => result.map(|(len, _, address)| Ok((len, address)))?,
+            }
         })
     }
 

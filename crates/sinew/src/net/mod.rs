@@ -9,7 +9,9 @@
 //! Beyond std, each direction has a deadline as well as a timeout: the timeout limits each call, the deadline all of them.
 //! An ended wait leaves the socket as it was; [`crate::is_cancelled`] tells a cancel from other errors.
 
+mod accept;
 mod addr;
+mod attempts;
 mod datagram;
 mod resolve;
 mod split;

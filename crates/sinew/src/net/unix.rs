@@ -18,6 +18,7 @@ use socket2::{SockAddr, SockRef};
 
 use crate::error::WaitError;
 use crate::io::{Direction, Limits, Watched, named};
+use crate::net::accept::accept;
 use crate::net::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf, split_owned};
 use crate::net::stream::{ShortRead, Stream, adopt, stream_interface};
 use crate::net::tcp::FLAGS;
@@ -107,9 +108,9 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// `TimedOut`; the kernel's.
+    /// `TimedOut`; the kernel's. With too many descriptors open it pauses, as [`crate::net::TcpListener::accept`] does.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let accepted = self.watched.call(Direction::Read, &self.limits, |fd| {
+        let accepted = accept(&self.watched, &self.limits, |fd| {
             SockRef::from(&fd).accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
         });
         let (socket, address) = accepted?;

@@ -15,6 +15,7 @@
 )]
 
 mod runner;
+mod sanitizer;
 mod step;
 mod tidy;
 mod tool;

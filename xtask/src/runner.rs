@@ -72,6 +72,34 @@ pub(crate) fn execute(command: &mut Command) -> Outcome {
     outcome(command, status)
 }
 
+/// Runs a program that has to fail, with this text in what it prints on either stream: a check of a check.
+pub(crate) fn expect_failure(command: &mut Command, text: &str) -> Outcome {
+    say(&describe(command));
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            let program = command.get_program().to_string_lossy();
+            return Outcome::Failed(format!("{program} could not be run: {error}"));
+        }
+    };
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    if output.status.success() {
+        println!("{printed}");
+        return Outcome::Failed("it passed, and should have failed".to_owned());
+    }
+    match printed.lines().find(|line| line.contains(text)) {
+        Some(line) => {
+            say(&format!("it failed, as it should: {line}"));
+            Outcome::Passed
+        }
+        None => {
+            println!("{printed}");
+            Outcome::Failed(format!("it failed in another way than by {text:?}"))
+        }
+    }
+}
+
 /// Runs a program as a log file would see it: no terminal on any of its three streams.
 pub(crate) fn execute_without_terminal(command: &mut Command) -> Outcome {
     say(&describe(command));

@@ -4,11 +4,12 @@
 //! the usage follow from there. docs/TESTING.md says what each is for.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::runner::{cargo, execute, execute_without_terminal, files, root};
-use crate::{tidy, tool};
+use crate::{sanitizer, tidy, tool};
 
 /// How much longer than usual stress tests run under `ci`, unless `SINEW_STRESS` is set already.
 const STRESS_CI: &str = "2";
@@ -90,10 +91,28 @@ pub(crate) const KINDS: &[Kind] = &[
         run: one_cpu,
     },
     Kind {
+        name: "shuffled",
+        what: "sinew's tests with the scheduler's order changed",
+        in_ci: true,
+        run: shuffled,
+    },
+    Kind {
         name: "loom",
         what: "every interleaving of the protocols",
         in_ci: true,
         run: loom,
+    },
+    Kind {
+        name: "release",
+        what: "the tests of coroutines, optimised and without debug checks",
+        in_ci: true,
+        run: release,
+    },
+    Kind {
+        name: "abort",
+        what: "coroutines in a program built with panic=abort",
+        in_ci: true,
+        run: abort,
     },
     Kind {
         name: "backtraces",
@@ -108,10 +127,40 @@ pub(crate) const KINDS: &[Kind] = &[
         run: tool::valgrind,
     },
     Kind {
+        name: "notes",
+        what: "the notes for each sanitizer compile",
+        in_ci: true,
+        run: sanitizer::notes,
+    },
+    Kind {
         name: "asan",
-        what: "tests under AddressSanitizer",
+        what: "coroutines under AddressSanitizer",
+        in_ci: true,
+        run: sanitizer::address,
+    },
+    Kind {
+        name: "asan-all",
+        what: "all tests under AddressSanitizer",
         in_ci: false,
-        run: tool::asan,
+        run: sanitizer::address_all,
+    },
+    Kind {
+        name: "tsan",
+        what: "what crosses threads under ThreadSanitizer",
+        in_ci: true,
+        run: sanitizer::thread,
+    },
+    Kind {
+        name: "msan",
+        what: "coroutines under MemorySanitizer",
+        in_ci: false,
+        run: sanitizer::memory,
+    },
+    Kind {
+        name: "fuzz",
+        what: "lives of coroutines from libFuzzer's bytes",
+        in_ci: false,
+        run: sanitizer::fuzz,
     },
     Kind {
         name: "tour",
@@ -192,6 +241,26 @@ fn one_cpu(rest: &[String]) -> Outcome {
     execute(command.current_dir(root()))
 }
 
+/// Runs the runtime's tests with the order of the ready queues changed by a seed: that of `SINEW_SHUFFLE`, or a new one. It is
+/// printed, so that the same order can be had again.
+fn shuffled(rest: &[String]) -> Outcome {
+    let seed = std::env::var("SINEW_SHUFFLE").unwrap_or_else(|_| new_seed().to_string());
+    println!("SINEW_SHUFFLE={seed}");
+    // Those that must not compile do not run, so no order changes them.
+    let mut command = cargo(["test", "-p", "sinew", "--tests"]);
+    // A directory of its own: the flag changes every crate, and would evict the usual build.
+    command
+        .env("SINEW_SHUFFLE", seed)
+        .env("RUSTFLAGS", "--cfg sinew_shuffle")
+        .env("CARGO_TARGET_DIR", target().join("shuffled"));
+    execute(command.args(rest))
+}
+
+/// A seed that no other run had: what the standard library keys its hash maps with.
+fn new_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 fn loom(rest: &[String]) -> Outcome {
     match files(&["crates/core/tests/loom_*.rs"]) {
         Ok(models) if models.is_empty() => {
@@ -210,6 +279,40 @@ fn loom(rest: &[String]) -> Outcome {
         "LOOM_MAX_PREEMPTIONS",
         LOOM_PREEMPTIONS,
     ))
+}
+
+fn release(rest: &[String]) -> Outcome {
+    // A debug build looks at the control words at every switch, so it takes other ways through a resume.
+    execute(
+        cargo([
+            "test",
+            "--release",
+            "-p",
+            "sinew",
+            "--test",
+            "coroutine_*",
+            "--test",
+            "death_coroutine",
+        ])
+        .args(rest),
+    )
+}
+
+fn abort(rest: &[String]) -> Outcome {
+    // Tests are always built to unwind, so this is an example, which checks itself.
+    execute(
+        cargo([
+            "run",
+            "--profile",
+            "abort",
+            "-p",
+            "sinew",
+            "--example",
+            "without_unwinding",
+            "--",
+        ])
+        .args(rest),
+    )
 }
 
 fn tour(rest: &[String]) -> Outcome {

@@ -17,7 +17,8 @@ fn ci_is_every_marked_kind() {
         panic!("ci runs something");
     };
     for name in [
-        "fmt", "tidy", "clippy", "doc", "test", "one-cpu", "loom", "tour",
+        "fmt", "tidy", "clippy", "doc", "test", "one-cpu", "loom", "valgrind", "notes", "asan",
+        "tsan", "tour",
     ] {
         assert!(kinds.contains(&name), "{name} is part of ci");
     }

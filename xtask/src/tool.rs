@@ -1,19 +1,12 @@
-//! The kinds of checks that run the tests under a tool which watches memory: Valgrind, the sanitizers; and the backtraces.
+//! The kinds of checks that run tests under Valgrind and under gdb; the sanitizers are in `sanitizer`.
 //!
-//! Each has a directory of its own for what it builds, since its flags change every crate. A tool that is not there is
-//! said to be missing, and nothing is installed. docs/TESTING.md says what each finds.
+//! A tool that is not there is said to be missing, and nothing is installed. docs/TESTING.md says what each finds.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::runner::{cargo, execute, root, say};
+use crate::runner::{cargo, execute, expect_failure, root, say};
 use crate::step::{Outcome, target};
-
-/// The target of the sanitizer builds. It is named, so that build scripts and macros are built without the sanitizer.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-
-/// What a sanitizer needs of the compiler is behind a gate that this opens.
-const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 /// What memcheck runs: the package, the test binary (empty: the unit tests), and tests to leave out because they measure
 /// memory, time or limits, which are Valgrind's own there.
@@ -26,6 +19,7 @@ const MEMCHECK: &[(&str, &str, &[&str])] = &[
         &["each_rounding_mode_stays_on_its_side"],
     ),
     ("sinew-context", "switch_marks", &[]),
+    ("sinew-context", "tools_find", &[]),
     ("sinew-core", "sync_channel", &[]),
     ("sinew-core", "sync_mutex", &[]),
     (
@@ -33,8 +27,12 @@ const MEMCHECK: &[(&str, &str, &[&str])] = &[
         "sync_event",
         &["no_signal_is_lost_or_doubled_among_threads_that_give_up"],
     ),
+    ("sinew", "cleanup_order", &[]),
     ("sinew", "coroutine_basics", &[]),
     ("sinew", "coroutine_anchor", &[]),
+    ("sinew", "coroutine_callbacks", &[]),
+    ("sinew", "coroutine_lives", &[]),
+    ("sinew", "coroutine_model", &[]),
     ("sinew", "coroutine_scheduler", &[]),
     ("sinew", "coroutine_thread_state", &[]),
     (
@@ -61,14 +59,8 @@ pub(crate) fn valgrind(rest: &[String]) -> Outcome {
             Ok(binary) => binary,
             Err(text) => return Outcome::Failed(text),
         };
-        let mut command = Command::new("valgrind");
-        command
-            .args(["--quiet", "--error-exitcode=99", "--leak-check=no"])
-            // Threads take turns; without this one that spins holds its turn to the end.
-            .args(["--fair-sched=try", "--num-callers=30"])
-            .arg(&binary)
-            .arg("--test-threads=1")
-            .args(rest);
+        let mut command = memcheck(&binary);
+        command.args(rest);
         for test in *left_out {
             command.args(["--skip", test]);
             say(&format!(
@@ -82,10 +74,37 @@ pub(crate) fn valgrind(rest: &[String]) -> Outcome {
         }
     }
     if failed.is_empty() {
-        Outcome::Passed
+        memcheck_with_a_defect()
     } else {
         Outcome::Failed(failed.join("; "))
     }
+}
+
+/// A test binary under memcheck.
+fn memcheck(binary: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=99", "--leak-check=no"])
+        // Threads take turns; without this one that spins holds its turn to the end.
+        .args(["--fair-sched=try", "--num-callers=30"])
+        .arg(binary)
+        .arg("--test-threads=1");
+    command
+}
+
+/// What is seeded in a coroutine has to be reported, with the name of the function.
+fn memcheck_with_a_defect() -> Outcome {
+    say("a coroutine that uses what was never written: this has to fail");
+    let binary = match test_binary("sinew-context", "tools_find") {
+        Ok(binary) => binary,
+        Err(text) => return Outcome::Failed(text),
+    };
+    let test = "memcheck_tells_what_was_written_from_what_was_not";
+    let mut command = memcheck(&binary);
+    command
+        .args(["--exact", test])
+        .env("SINEW_TOOLS_DEFECT", "1");
+    expect_failure(&mut command, "decides_by_what_was_never_written")
 }
 
 /// Where a package's sources are; tests run there.
@@ -126,63 +145,8 @@ fn answers(program: &str, question: &str) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Says which kinds of tests a tool does not run, and why.
-fn say_left_out(tool: &str, left_out: &[(&str, &str)]) {
-    for (tests, why) in left_out {
-        say(&format!("SKIPPED under {tool}: {tests}: {why}"));
-    }
-}
-
-/// The tests of the runtime under AddressSanitizer, with leak detection.
-pub(crate) fn asan(rest: &[String]) -> Outcome {
-    say_left_out(
-        "AddressSanitizer",
-        &[
-            (
-                "death_*",
-                "the sanitizer handles the faults that they provoke",
-            ),
-            ("compile_fail", "nothing runs"),
-            ("doctests", "they have no flags"),
-            (
-                "scheduler_ends, inspect_listing, event_stress",
-                "they limit or measure memory, or take minutes",
-            ),
-        ],
-    );
-    let tests = match integration_tests(
-        &["context", "core", "sinew"],
-        &[
-            "death_",
-            "compile_fail",
-            "loom_",
-            "scheduler_ends",
-            "inspect_listing",
-            "event_stress",
-        ],
-    ) {
-        Ok(tests) => tests,
-        Err(text) => return Outcome::Failed(text),
-    };
-    let mut command = cargo(["test", "--target", TRIPLE, "--no-fail-fast", "--lib"]);
-    command.args(["-p", "sinew-context", "-p", "sinew-core", "-p", "sinew"]);
-    for test in &tests {
-        command.args(["--test", test]);
-    }
-    command
-        .args(rest)
-        .env("RUSTFLAGS", "-Zsanitizer=address --cfg sinew_asan")
-        .env("CARGO_TARGET_DIR", target().join("asan"))
-        .env(
-            "LSAN_OPTIONS",
-            format!("suppressions={}", root().join("xtask/lsan.supp").display()),
-        )
-        .env(BOOTSTRAP.0, BOOTSTRAP.1);
-    execute(&mut command)
-}
-
 /// The integration tests in these crates, but for those whose names begin so.
-fn integration_tests(crates: &[&str], without: &[&str]) -> Result<Vec<String>, String> {
+pub(crate) fn integration_tests(crates: &[&str], without: &[&str]) -> Result<Vec<String>, String> {
     let patterns: Vec<String> = crates
         .iter()
         .map(|name| format!("crates/{name}/tests/*.rs"))

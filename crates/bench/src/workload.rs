@@ -177,6 +177,7 @@ pub fn workloads() -> Vec<Workload> {
     let mut all = vec![resume(), create()];
     all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
     all.extend([spawn(), spawn_join(), pingpong(), channel(), mutex()]);
+    all.push(promise());
     all.extend([timers(), timer_wheel(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
     all
@@ -186,7 +187,7 @@ fn resume() -> Workload {
     Workload {
         name: "resume",
         operation: "resume a coroutine and have it suspend, a word each way",
-        metrics: WALL,
+        metrics: CPU,
         full: Load::new(1, 30_000_000),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,
@@ -204,7 +205,7 @@ fn create() -> Workload {
     Workload {
         name: "create",
         operation: "create a coroutine on a pooled stack, run it, drop it",
-        metrics: WALL,
+        metrics: CPU,
         full: Load::new(5_000_000, 1),
         quick: Load::new(1_000, 1),
         memory_bytes_min: 0,
@@ -338,6 +339,22 @@ fn mutex() -> Workload {
             peer("may", may::mutex),
             #[cfg(feature = "peers")]
             peer("smol", smol::mutex),
+        ],
+    }
+}
+
+fn promise() -> Workload {
+    Workload {
+        name: "promise",
+        operation: "make a promise, complete it, read it and drop both sides",
+        metrics: WALL,
+        full: Load::new(1, 5_000_000),
+        quick: Load::new(1, 1_000),
+        memory_bytes_min: 0,
+        sides: vec![
+            own("sinew", [of_best_peer(1.0)], sinew::promise),
+            #[cfg(feature = "peers")]
+            peer("tokio, oneshot", tokio::promise),
         ],
     }
 }

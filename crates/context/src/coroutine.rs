@@ -133,7 +133,9 @@ impl Coroutine {
             )
         };
         // SAFETY: `lent` has just been written.
-        unsafe { *(*lent).control.body.get() = context };
+        let place = unsafe { (*lent).control.body.get() };
+        // SAFETY: nobody else looks at it yet.
+        unsafe { place.write(context) };
         // SAFETY: derived from a non-null base.
         let control = unsafe { NonNull::new_unchecked(lent.cast()) };
         Self { control }

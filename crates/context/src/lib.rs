@@ -13,7 +13,8 @@ mod errno;
 pub mod frame;
 pub mod stack;
 pub mod tools;
+pub mod unwind;
 
-pub use arch::{Arrival, Context, FpEnv, switch, switch_final, switch_word};
+pub use arch::{Arrival, Context, FpEnv, switch, switch_beside, switch_final, switch_word};
 pub use coroutine::{Coroutine, Entered, Yielder};
 pub use errno::Errno;

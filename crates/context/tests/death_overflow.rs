@@ -285,11 +285,17 @@ fn a_describe_function_that_faults_does_not_change_the_signal() {
 struct Hanging;
 
 static HANG: AtomicBool = AtomicBool::new(false);
+/// Whether it waits for the answer instead of asking for it again and again.
+static SLEEP: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: passes everything on to the system's allocator, or does not return.
 unsafe impl GlobalAlloc for Hanging {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         while HANG.load(Ordering::Relaxed) {
+            if SLEEP.load(Ordering::Relaxed) {
+                // SAFETY: no preconditions.
+                unsafe { libc::pause() };
+            }
             std::hint::spin_loop();
         }
         // SAFETY: the caller's duty.
@@ -313,7 +319,24 @@ fn a_held_allocator_does_not_hang_the_report() {
             _ = black_box(recurse(0));
         });
     }
-    let output = run_child("a_held_allocator_does_not_hang_the_report");
+    check_that_it_ended("a_held_allocator_does_not_hang_the_report");
+}
+
+/// The same where the lock lets the thread sleep.
+#[test]
+fn an_allocator_that_sleeps_does_not_hang_the_report() {
+    if is_child() {
+        overflow_by(|| {
+            SLEEP.store(true, Ordering::Relaxed);
+            HANG.store(true, Ordering::Relaxed);
+            _ = black_box(recurse(0));
+        });
+    }
+    check_that_it_ended("an_allocator_that_sleeps_does_not_hang_the_report");
+}
+
+fn check_that_it_ended(test: &str) {
+    let output = run_child(test);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
     for needle in FACTS

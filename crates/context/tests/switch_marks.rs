@@ -1,5 +1,8 @@
 //! Every address that a switch jumps to begins with the instruction that indirect-branch tracking asks for.
 #![expect(unsafe_code, reason = "drives raw contexts; reads code")]
+#![expect(clippy::print_stdout, reason = "says what it skips")]
+
+mod marks;
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -60,4 +63,28 @@ fn resume_points_are_marked() {
     let value = unsafe { switch(flows.caller.get(), flows.body.get(), 5) };
     assert_eq!(value, 6);
     assert!(!marked(suspended.ip + 1), "the check can fail");
+}
+
+// contract: C22
+#[test]
+fn every_resume_point_in_the_disassembly_is_marked() {
+    let Some(found) = marks::find() else { return };
+    // This file's two switches and those of the crate, at least.
+    assert!(found.marked >= 3, "{found:?}");
+    assert!(found.unmarked.is_empty(), "{found:?}");
+    assert_eq!(found.start.as_deref(), Some("endbr64"), "{found:?}");
+}
+
+#[test]
+fn a_missing_mark_is_found() {
+    let disassembly = |landing: &str| {
+        format!(
+            "\n0000000000001000 <some::function>:\n    1000:\tlea    0x9(%rip),%rax        # 1010 <some::function+0x10>\n    \
+             1007:\tjmp    *%rax\n    1009:\tcs nopw 0x0(%rax,%rax,1)\n    1010:\t{landing}\n    1014:\tret\n\n"
+        )
+    };
+    let found = marks::find_in(&disassembly("endbr64"));
+    assert_eq!((found.marked, found.unmarked.len()), (1, 0));
+    let found = marks::find_in(&disassembly("nop"));
+    assert_eq!(found.unmarked, ["some::function"]);
 }

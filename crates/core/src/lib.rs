@@ -11,6 +11,7 @@ extern crate std;
 
 mod facade;
 pub mod inbox;
+pub mod life;
 pub mod lock;
 pub mod post;
 pub mod sync;

@@ -3,108 +3,17 @@
 //! A wake-up that is lost ends in a deadlock, which loom reports; a value that is touched without its
 //! lock, a failure of loom's cells; one that is lost or doubled, a failed count.
 #![cfg(loom)]
-#![expect(unsafe_code, reason = "implements the waiting side of the protocol")]
+#![expect(unsafe_code, reason = "guards cells by the primitives")]
 
-use std::cell::Cell;
-use std::ptr::NonNull;
+mod loom_party;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{
-    AtomicBool,
-    Ordering::{AcqRel, Relaxed},
-};
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
+use loom_party::{Party, check};
 use sinew_core::sync::{Channel, Mode, RawEvent, RawMutex, RawWaitGroup, Signal};
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
-
-/// A thread that waits.
-#[repr(C)]
-struct Party {
-    waiter: Waiter,
-    node: Node,
-    signals: Arc<Signals>,
-    /// What strikes each of its waits, but for the first so many.
-    rival: Option<Reason>,
-    spared: Cell<usize>,
-}
-
-struct Signals {
-    woken: AtomicBool,
-    thread: thread::Thread,
-}
-
-/// Every waker of these tests is on another thread, and a party's own rival claims by itself.
-unsafe fn is_elsewhere(_: NonNull<Waiter>) -> bool {
-    false
-}
-
-/// How a party is made runnable.
-static WAYS: Ways = Ways {
-    wake,
-    is_here: is_elsewhere,
-};
-
-unsafe fn wake(waiter: NonNull<Waiter>) {
-    // SAFETY: the waiter is the first field of its party, which cannot go before it is woken.
-    let party = unsafe { waiter.cast::<Party>().as_ref() };
-    let signals = party.signals.clone();
-    assert!(!signals.woken.swap(true, AcqRel), "woken twice");
-    signals.thread.unpark();
-}
-
-impl Party {
-    fn new(rival: Option<Reason>) -> Box<Self> {
-        Self::struck_after(0, rival)
-    }
-
-    fn struck_after(waits: usize, rival: Option<Reason>) -> Box<Self> {
-        Box::new(Self {
-            waiter: Waiter::new(&WAYS),
-            node: Node::new(),
-            signals: Arc::new(Signals {
-                woken: AtomicBool::new(false),
-                thread: thread::current(),
-            }),
-            rival,
-            spared: Cell::new(waits),
-        })
-    }
-}
-
-// SAFETY: parties are boxed and belong to one thread; suspend waits for the wake of a claim, or wins it itself.
-unsafe impl Suspend for Party {
-    fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
-        (NonNull::from(self).cast(), NonNull::from(&self.node))
-    }
-
-    fn refused(&self) -> Option<Reason> {
-        None
-    }
-
-    fn suspend(&self, _record: Record) -> Reason {
-        let spared = self.spared.get();
-        self.spared.set(spared.saturating_sub(1));
-        if let Some(reason) = self.rival
-            && spared == 0
-            && self.waiter.word.claim(reason) == Claim::Won
-        {
-            return self.waiter.word.finish();
-        }
-        while !self.signals.woken.swap(false, AcqRel) {
-            thread::park();
-        }
-        self.waiter.word.finish()
-    }
-}
-
-fn check(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    // Each model says how far it can go in seconds, whatever the environment says for all.
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 50_000;
-    builder.check(f);
-}
+use sinew_core::wait::Reason;
 
 /// A count that only the holder of the mutex touches.
 struct Guarded {

@@ -9,17 +9,18 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{fmt, io, ptr};
 
 use sinew_context::stack::StackError;
+use sinew_core::life::Join;
 use sinew_core::wait::{Kind, Record, wait_in};
 
-use crate::cancel::CancelToken;
+use crate::cancel::{CancelRecord, CancelToken};
 use crate::error::{Error, WaitError};
 use crate::park::Unparker;
-use crate::scheduler::block::{Block, BlockRef, life};
+use crate::scheduler::block::{Block, BlockRef};
 use crate::scheduler::body::{self, Payload};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{cycle, spawn, unhandled};
@@ -238,6 +239,10 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
     /// Takes on a count and the HANDLE bit of a block.
     ///
     /// # Safety
@@ -290,9 +295,13 @@ impl<T> JoinHandle<T> {
     }
 
     fn join_until(self, deadline_ns: Option<u64>) -> Result<T, JoinError> {
-        self.wait_until(deadline_ns).map_err(JoinError::wait)?;
-        // SAFETY: it has ended, and `self` is the handle, consumed here.
-        unsafe { body::take_result(&self.block) }
+        // Nobody can use the handle meanwhile.
+        wait_for_end(&self.block, deadline_ns, true).map_err(JoinError::wait)?;
+        let this = ManuallyDrop::new(self);
+        // SAFETY: moved out once: the handle's own drop, which would see to the result, does not run.
+        let block = unsafe { ptr::read(&raw const this.block) };
+        // SAFETY: it has ended, and `this` was the handle.
+        unsafe { body::take_result(&block) }
     }
 
     /// Waits for the end; the value stays. Any number of parties may wait.
@@ -342,7 +351,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        wait_for_end(&self.block, deadline_ns)
+        wait_for_end(&self.block, deadline_ns, false)
     }
 
     /// Whether the coroutine has ended.
@@ -374,6 +383,13 @@ impl<T> JoinHandle<T> {
         CancelToken::attach(&self.block, None)
     }
 
+    /// Who asked the coroutine to stop, why and when, and how long it took to obey; `None` if nobody did. The first cancel
+    /// counts.
+    #[must_use]
+    pub fn cancel_record(&self) -> Option<CancelRecord> {
+        self.block.cancel_record()
+    }
+
     /// The coroutine's id: unique in the process.
     #[must_use]
     pub fn id(&self) -> u64 {
@@ -393,8 +409,12 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Waits for the end of a coroutine.
-pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result<(), WaitError> {
+/// Waits for the end of a coroutine. `is_sole` says that its handle is the wait's alone.
+pub(crate) fn wait_for_end(
+    block: &BlockRef,
+    deadline_ns: Option<u64>,
+    is_sole: bool,
+) -> Result<(), WaitError> {
     if block.is_done() {
         return Ok(());
     }
@@ -407,9 +427,7 @@ pub(crate) fn wait_for_end(block: &BlockRef, deadline_ns: Option<u64>) -> Result
     }
     let joiners = &block.joiners;
     let guard = joiners.lock();
-    // ORDERING: AcqRel on the word that the end sets DONE in: either the end sees WAITED and looks into the
-    // queue, for which it must take the lock, or DONE is seen here, with the result.
-    if block.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0 {
+    if block.life.join(is_sole) == Join::Ended {
         return Ok(());
     }
     let record = Record {

@@ -28,13 +28,14 @@
 //! assert_eq!(total, 6);
 //! ```
 //!
-//! [`coroutine`] has coroutines to be resumed by hand, without a scheduler; [`inspect`] shows what every live one waits for.
+//! [`coroutine`] has coroutines to be resumed by hand, without a scheduler (the guide is `docs/guide/coroutines.md`); [`inspect`] shows what every live one waits for.
 
 pub mod cancel;
 pub mod coroutine;
 mod driver;
 mod error;
 pub mod event;
+pub mod future;
 pub mod inspect;
 pub mod io;
 mod join;
@@ -43,13 +44,15 @@ pub mod net;
 mod park;
 mod scheduler;
 mod scope;
+pub mod stack;
 pub mod sync;
 mod sys;
 pub mod time;
 
-pub use cancel::{CancelToken, shield, timeout, timeout_deadline};
+pub use cancel::{CancelRecord, CancelToken, shield, timeout, timeout_deadline};
 pub use coroutine::cleanup::{defer, try_defer};
 pub use error::{Cancelled, Closed, Elapsed, Error, ErrorKind, WaitError, is_cancelled};
+pub use future::{block_on, block_on_deadline, block_on_timeout};
 pub use join::{JoinError, JoinHandle, Outcome};
 pub use local::LocalKey;
 pub use park::{
@@ -57,8 +60,9 @@ pub use park::{
     park_timeout, stopping, yield_now,
 };
 pub use scheduler::Scheduler;
-pub use scheduler::exit::{NotFound, cancel_id, cancel_id_within, exit, exit_all};
+pub use scheduler::exit::{exit, exit_all};
 pub use scheduler::object::{SchedulerBuilder, StateError, stop, thread_detach};
+pub use scheduler::order::{NotFound, cancel_id, cancel_id_within};
 pub use scheduler::post::{PostError, SchedulerHandle};
 pub use scheduler::run::{RunError, run, run_code, try_run};
 pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};

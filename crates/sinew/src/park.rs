@@ -1,8 +1,8 @@
 //! Parking: a coroutine stops until someone unparks it. The smallest wait, and the one others can be built on.
 //!
-//! Owns: the park cell of each block (empty, a permit, or parked).
+//! Owns: what is done with the park cell of each block (`scheduler::park_cell`). `block_on` stops there too.
 //!
-//! The cell is a primitive like any other, see `sinew_core::wait`: its own short lock, and "parked" as the linked
+//! The cell is a primitive like any other, see `sinew_core::wait`: its own short lock, and "stopped" as the linked
 //! node, the live ticket. So a late unpark cannot touch another wait: it leaves a permit instead.
 #![expect(unsafe_code, reason = "wakes a claimed waiter")]
 
@@ -15,8 +15,9 @@ use sinew_core::wait::{Claim, Kind, Reason, Record, Suspend, Waiter};
 
 use crate::cancel::CancelToken;
 use crate::error::WaitError;
-use crate::scheduler::block::{BlockRef, Park, flag};
+use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::current::{Place, place};
+use crate::scheduler::park_cell::Stop;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 
@@ -62,34 +63,50 @@ fn park_until(deadline_ns: Option<u64>) -> Result<(), WaitError> {
     let Some(block) = waiting.block() else {
         return park_thread(&waiting);
     };
+    let reason = stop_at(&waiting, block, Stop::Park, Kind::Park);
+    waiting.result(reason)
+}
+
+/// Stops the current coroutine at its park cell until a signal of this kind; not at all if one is there.
+pub(crate) fn stop_at(waiting: &Waiting<'_>, block: &Block, stop: Stop, kind: Kind) -> Reason {
     let mut cell = block.park.lock();
-    if *cell == Park::Permit {
-        *cell = Park::Empty;
-        return Ok(());
+    if cell.take_early(stop) {
+        return Reason::Woken;
     }
     if let Some(reason) = waiting.refused() {
-        drop(cell);
-        return waiting.result(reason);
+        return reason;
     }
     block.waiter.word.arm();
-    *cell = Park::Parked;
+    cell.stop(stop);
     drop(cell);
     let reason = waiting.suspend(Record {
-        kind: Kind::Park,
+        kind,
         object: 0,
         owner: 0,
     });
     if reason != Reason::Woken {
-        let mut cell = block.park.lock();
-        // An unparker that came after the timer or cancel has left a permit: it stays.
-        if *cell == Park::Parked {
-            *cell = Park::Empty;
-        }
+        // A signal that came after the timer or cancel is an early one: it stays.
+        block.park.lock().go_on(stop);
     }
-    waiting.result(reason)
+    reason
 }
 
-fn park_thread(waiting: &Waiting<'_>) -> Result<(), WaitError> {
+/// Brings a coroutine a signal of this kind: wakes it if it has stopped for it, else it is kept.
+pub(crate) fn signal(block: &Block, stop: Stop) {
+    let mut cell = block.park.lock();
+    let had_stopped = cell.signal(stop);
+    let waiter = NonNull::from(&block.waiter);
+    // SAFETY: the cell is the one primitive that a coroutine which stopped there waits at, and it is locked.
+    if had_stopped && unsafe { Waiter::claim(waiter, Reason::Woken) } == Claim::Won {
+        cell.deliver(stop);
+        drop(cell);
+        // SAFETY: the claim was won here.
+        unsafe { Waiter::wake(waiter) };
+    }
+}
+
+/// Stops the current thread until an unpark of its std handle, a spurious wake-up or the deadline.
+pub(crate) fn park_thread(waiting: &Waiting<'_>) -> Result<(), WaitError> {
     if let Some(reason) = waiting.refused() {
         return waiting.result(reason);
     }
@@ -124,16 +141,7 @@ impl Unparker {
     ///
     /// Never. From any thread.
     pub fn unpark(&self) {
-        let mut cell = self.block.park.lock();
-        let parked = std::mem::replace(&mut *cell, Park::Permit) == Park::Parked;
-        let waiter = NonNull::from(&self.block.waiter);
-        // SAFETY: the cell is the one primitive that a parked coroutine waits at, and it is locked.
-        if parked && unsafe { Waiter::claim(waiter, Reason::Woken) } == Claim::Won {
-            *cell = Park::Empty;
-            drop(cell);
-            // SAFETY: the claim was won here.
-            unsafe { Waiter::wake(waiter) };
-        }
+        signal(&self.block, Stop::Park);
     }
 
     /// The coroutine's id.
@@ -204,7 +212,13 @@ pub fn in_coroutine() -> bool {
 #[must_use]
 pub fn stopping() -> bool {
     match place() {
-        Place::Coroutine(_, block) => block.is_cancelled() || block.is_refused(),
+        Place::Coroutine(scheduler, block) => {
+            let stopping = scheduler.is_stopping(block);
+            if stopping {
+                block.notice_cancel();
+            }
+            stopping
+        }
         Place::Thread | Place::Frame => false,
     }
 }
@@ -217,7 +231,10 @@ pub fn stopping() -> bool {
 /// `State` if nothing was requested, on a plain thread, and inside a cleanup.
 pub fn confirm_cancel() -> Result<(), WaitError> {
     match place() {
-        Place::Coroutine(_, block) if block.is_cancelled() && !block.is_in_cleanup() => {
+        Place::Coroutine(scheduler, block)
+            if scheduler.is_asked(block) && !block.is_in_cleanup() =>
+        {
+            block.notice_cancel();
             block.set(flag::CONFIRMED);
             Ok(())
         }

@@ -253,6 +253,7 @@ fn registering_and_firing_at_the_same_time_tells_everyone_once() {
 
 // contract: C9
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn cancels_are_told_in_the_order_of_spawning() {
     run(|| {
         let parent = CancelToken::new();

@@ -47,6 +47,26 @@ fn arenas_and_nodes_stay_on_their_thread() {
     assert_not!(Sync: Arena, Node);
 }
 
+// contract: A2, T1
+#[test]
+fn futures_go_where_their_values_may() {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use sinew::future::{Async, JoinFuture, Promise, PromiseFuture, RecvFuture, SharedFuture};
+
+    fn is_send<T: Send>() {}
+    assert_not!(Send:
+        Async<sinew::net::TcpStream>, JoinFuture<Rc<u8>>, RecvFuture<'static, Rc<u8>>, Promise<Rc<u8>>,
+        SharedFuture<Rc<u8>>, SharedFuture<Cell<u8>>, PromiseFuture<Cell<u8>>,
+    );
+    is_send::<JoinFuture<Cell<u8>>>();
+    is_send::<RecvFuture<'static, Cell<u8>>>();
+    is_send::<Promise<Cell<u8>>>();
+    is_send::<SharedFuture<u8>>();
+    is_send::<PromiseFuture<u8>>();
+}
+
 // contract: Y9, Y10
 #[test]
 fn ends_that_keep_a_place_and_arms_are_one_party_s_at_a_time() {

@@ -244,3 +244,78 @@ fn words_that_are_put_back_in_time_are_nobodys_affair() {
     });
     assert_eq!(rounding(), before);
 }
+
+// contract: C19
+#[test]
+fn either_word_alone_is_found_out_and_put_back() {
+    if !cfg!(debug_assertions) {
+        println!("SKIPPED: not a debug build");
+        return;
+    }
+    fn set_sse() {
+        let mxcsr = 0x1f80_u32 | 1 << 13;
+        // SAFETY: only defined bits; nothing here computes with floating-point numbers.
+        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr) };
+    }
+    fn set_x87() {
+        let x87 = 0x37f_u16 | 1 << 10;
+        // SAFETY: as above.
+        unsafe { asm!("fldcw [{}]", in(reg) &raw const x87) };
+    }
+    let before = rounding();
+    for set in [set_sse, set_x87] {
+        for at_the_end in [false, true] {
+            anchor(|a| {
+                let mut one = Coroutine::new(a, move |s: &Suspender<(), ()>, ()| {
+                    s.suspend(()).unwrap();
+                    set();
+                    if !at_the_end {
+                        let _ = s.suspend(());
+                    }
+                });
+                one.resume(()).unwrap();
+                assert_eq!(rounding(), before);
+                let result = catch_unwind(AssertUnwindSafe(|| one.resume(())));
+                assert!(message(&*result.expect_err("a panic")).contains("fp_env(true)"));
+                assert_eq!(rounding(), before);
+            });
+        }
+    }
+}
+
+// contract: C19
+#[test]
+fn a_keeper_that_panics_or_is_unwound_leaves_nothing_behind() {
+    let before = rounding();
+    anchor(|a| {
+        let make = |panics: bool| {
+            Coroutine::<(), (), ()>::builder(a)
+                .fp_env(true)
+                .build(move |s, ()| {
+                    set_rounding(3);
+                    s.suspend(()).unwrap();
+                    assert_eq!(rounding(), (3, 3));
+                    if panics {
+                        std::panic::panic_any("with words of its own");
+                    }
+                })
+                .unwrap()
+        };
+        let mut panics = make(true);
+        panics.resume(()).unwrap();
+        catch_unwind(AssertUnwindSafe(|| panics.resume(()).map(drop))).unwrap_err();
+        assert_eq!(rounding(), before);
+        let mut returns = make(false);
+        returns.resume(()).unwrap();
+        returns.resume(()).unwrap();
+        assert_eq!(rounding(), before);
+        let mut dropped = make(false);
+        dropped.resume(()).unwrap();
+        drop(dropped);
+        assert_eq!(rounding(), before);
+        let mut forgotten = make(false);
+        forgotten.resume(()).unwrap();
+        std::mem::forget(forgotten);
+    });
+    assert_eq!(rounding(), before);
+}

@@ -86,18 +86,62 @@ fn an_overflow_names_the_coroutine() {
     });
 }
 
-// contract: C4
+// contract: C6
 #[test]
-fn unwinding_through_a_callback_that_cannot_unwind_aborts() {
+fn a_callback_that_cannot_be_unwound_and_never_returns_is_reported() {
     if !is_child() {
-        let test = "unwinding_through_a_callback_that_cannot_unwind_aborts";
-        return aborts(test, &["cannot unwind"]);
+        let test = "a_callback_that_cannot_be_unwound_and_never_returns_is_reported";
+        return aborts(test, &["(deaf)", "anchor is ending"]);
     }
     extern "C" fn call(s: &Suspender<(), ()>) {
-        let _ = s.suspend(());
+        while s.suspend(()).is_err() {}
     }
     anchor(|a| {
-        let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| call(s));
+        let mut c = Coroutine::builder(a)
+            .name("deaf")
+            .build(|s: &Suspender<(), ()>, ()| call(s))
+            .unwrap();
+        c.resume(()).unwrap();
+        drop(c);
+    });
+}
+
+// contract: C6
+#[test]
+fn a_coroutine_of_a_scheduler_in_such_a_callback_is_reported() {
+    if !is_child() {
+        let test = "a_coroutine_of_a_scheduler_in_such_a_callback_is_reported";
+        return aborts(test, &["scheduler is ending"]);
+    }
+    extern "C" fn wait_for_ever() {
+        while sinew::park().is_err() {}
+    }
+    sinew::run(|| {
+        sinew::go_local(|| wait_for_ever());
+        sinew::yield_now().unwrap();
+        panic!("main");
+    });
+}
+
+/// As everywhere in Rust: a panic must not leave a destructor that an unwind runs.
+// contract: C6
+#[test]
+fn a_destructor_that_panics_while_its_coroutine_is_unwound_aborts() {
+    if !is_child() {
+        let test = "a_destructor_that_panics_while_its_coroutine_is_unwound_aborts";
+        return aborts(test, &["of a destructor", "in a destructor during cleanup"]);
+    }
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("of a destructor");
+        }
+    }
+    anchor(|a| {
+        let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+            let _panics = Panics;
+            let _ = s.suspend(());
+        });
         c.resume(()).unwrap();
         drop(c);
     });

@@ -21,6 +21,7 @@ fn settle() {
 
 // contract: E1
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn each_set_of_an_auto_event_wakes_the_first_that_waits() {
     run(|| {
         let event = Rc::new(Event::auto());
@@ -126,6 +127,7 @@ fn every_form_of_wait_ends_as_it_should() {
 
 // contract: E1, E3
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn a_signal_is_not_lost_with_the_waiter_that_was_chosen() {
     run(|| {
         let event = Rc::new(Event::auto());

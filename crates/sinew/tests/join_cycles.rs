@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use sinew::event::Event;
 use sinew::inspect::{deadlocks, find, for_each};
 use sinew::{Builder, CancelToken, JoinHandle, WaitError, run, spawn_local, timeout, yield_now};
 
@@ -246,12 +247,16 @@ fn a_chain_that_leads_elsewhere_is_no_cycle() {
 fn a_cycle_of_joins_over_two_schedulers_is_reported_from_any_thread() {
     type Slot = Arc<OnceLock<JoinHandle<Result<(), WaitError>>>>;
     let slots: [Slot; 2] = Default::default();
+    let resolved = Arc::new(Event::manual());
     let threads: Vec<_> = [0, 1]
         .into_iter()
         .map(|index| {
             let (mine, other) = (slots[index].clone(), slots[1 - index].clone());
+            let resolved = resolved.clone();
             std::thread::spawn(move || {
                 run(|| {
+                    // Somebody whom another thread can wake: the run itself ends nothing.
+                    spawn_local(move || resolved.wait());
                     let handle = spawn_local(move || {
                         while other.get().is_none() {
                             yield_now()?;
@@ -279,6 +284,7 @@ fn a_cycle_of_joins_over_two_schedulers_is_reported_from_any_thread() {
         assert!(member.spawned_at.file().ends_with("join_cycles.rs"));
     }
     slots[0].get().unwrap().cancel("resolved");
+    resolved.set();
     for thread in threads {
         thread.join().unwrap();
     }

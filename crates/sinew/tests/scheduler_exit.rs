@@ -230,11 +230,12 @@ fn a_coroutine_is_cancelled_by_its_id() {
         assert_eq!(cancel_id(u64::MAX, "nobody"), Err(NotFound));
         assert!(NotFound.to_string().contains("no live coroutine"));
     });
-    assert_eq!(cancel_id(1, "no scheduler"), Err(NotFound));
+    assert_eq!(cancel_id(u64::MAX, "no scheduler"), Err(NotFound));
 }
 
 // contract: S20
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn exit_all_cancels_in_order_and_run_returns_the_code() {
     let order = Rc::new(RefCell::new(Vec::new()));
     let inside = order.clone();
@@ -295,6 +296,7 @@ fn exit_all_unwinds_what_does_not_end() {
 
 // contract: S20
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn exit_all_ends_a_scheduler_that_is_run_by_hand() {
     Scheduler::anchor(|s| {
         let parked = spawn_local(sinew::park);

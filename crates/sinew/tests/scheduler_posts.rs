@@ -318,6 +318,7 @@ fn destroying_is_refused_while_something_would_be_lost() {
 
 // contract: S9
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn the_end_of_an_anchor_loses_nothing() {
     struct Note(Rc<RefCell<Vec<&'static str>>>, &'static str);
     impl Drop for Note {
@@ -474,6 +475,66 @@ fn posts_have_their_turn_among_coroutines_that_yield_and_spawn_for_ever() {
 
 // contract: S17
 #[test]
+fn a_timer_and_a_descriptor_have_their_turn_among_coroutines_that_yield_and_spawn_for_ever() {
+    /// Spawns two successors of which one ends at once, for ever.
+    fn chain(turns: Rc<Cell<u64>>) {
+        if !sinew::stopping() {
+            turns.set(turns.get() + 1);
+            go_local(|| ());
+            go_local(move || chain(turns));
+        }
+    }
+    Scheduler::anchor(|s| {
+        let turns = Rc::new(Cell::new(0_u64));
+        for _ in 0..3 {
+            let turns = turns.clone();
+            go_local(move || {
+                while yield_now().is_ok() {
+                    turns.set(turns.get() + 1);
+                }
+            });
+        }
+        let chained = turns.clone();
+        go_local(move || chain(chained));
+        let (timed, read) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let (most_timed, most_read) = (timed.clone(), read.clone());
+        go_local(move || {
+            for _ in 0..200 {
+                let before = turns.get();
+                sinew::sleep(Duration::from_nanos(1)).unwrap();
+                most_timed.set(most_timed.get().max(turns.get() - before));
+            }
+            let (reader, writer) = sinew::io::pipe().unwrap();
+            for _ in 0..200 {
+                let writer = writer.try_clone().unwrap();
+                let before = Rc::new(Cell::new(0));
+                let (written_at, turns_then) = (before.clone(), turns.clone());
+                go_local(move || {
+                    written_at.set(turns_then.get());
+                    sinew::io::write(&writer, b"x", None).unwrap();
+                });
+                sinew::io::read(&reader, &mut [0], None).unwrap();
+                most_read.set(most_read.get().max(turns.get() - before.get()));
+            }
+            sinew::stop().unwrap();
+        });
+        assert_eq!(s.run(), Ok(Progress::Made));
+        // A budget of 64 switches until somebody looks, and one more round of all that is ready.
+        assert!(
+            timed.get() <= 64 + 8,
+            "a due timer waited {} turns",
+            timed.get()
+        );
+        assert!(
+            read.get() <= 64 + 8,
+            "a ready descriptor waited {} turns",
+            read.get()
+        );
+    });
+}
+
+// contract: S17
+#[test]
 fn posts_that_post_for_ever_starve_neither_coroutines_nor_timers() {
     fn again(handle: SchedulerHandle, posts: Arc<AtomicUsize>) {
         posts.fetch_add(1, Relaxed);
@@ -487,21 +548,23 @@ fn posts_that_post_for_ever_starve_neither_coroutines_nor_timers() {
         s.handle().post(move || again(handle, inside)).unwrap();
         let sleeper = spawn_local(|| sinew::sleep(Duration::from_millis(2)));
         let inside = posts.clone();
+        let most = Rc::new(Cell::new(0));
+        let most_inside = most.clone();
         let counted = spawn_local(move || {
-            let mut most = 0;
             for _ in 0..100 {
                 let before = inside.load(Relaxed);
                 yield_now().unwrap();
-                most = most.max(inside.load(Relaxed) - before);
+                most_inside.set(most_inside.get().max(inside.load(Relaxed) - before));
             }
-            most
         });
         go_local(move || {
             sleeper.join().unwrap().unwrap();
+            // Where all is slow, under a sanitizer, these turns may take longer than that sleep.
+            counted.join().unwrap();
             sinew::stop().unwrap();
         });
         assert_eq!(s.run(), Ok(Progress::Made));
-        let most = counted.join().unwrap();
+        let most = most.get();
         assert!(most <= 2 * 64, "{most} posts between two turns");
         assert!(posts.load(Relaxed) > 0);
     });

@@ -319,6 +319,7 @@ fn stop_where_nothing_can_be_stopped_is_refused() {
 
 // contract: S26
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn a_stop_among_many_is_obeyed_at_once() {
     Scheduler::anchor(|s| {
         let (after, count) = counter();

@@ -64,15 +64,15 @@ fn a_scope_left_by_panic_cancels_and_waits() {
         .unwrap_err();
         assert_eq!(text(&*payload), "left");
         let cancelled = Err(WaitError::Cancelled);
-        assert_eq!(
-            *ends.borrow(),
-            [(0, cancelled), (1, cancelled), (2, cancelled)]
-        );
+        let mut ends = ends.into_inner();
+        ends.sort_by_key(|(n, _)| *n);
+        assert_eq!(ends, [(0, cancelled), (1, cancelled), (2, cancelled)]);
     });
 }
 
 // contract: A3
 #[test]
+#[cfg(not(sinew_shuffle))] // It is about who comes first.
 fn the_first_panic_of_a_child_is_raised_after_all_have_ended() {
     run(|| {
         let ended = Cell::new(0);

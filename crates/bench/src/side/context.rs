@@ -30,7 +30,7 @@ pub(crate) fn resume(load: Load) -> Result<Sample, String> {
             Entered::Returned(_) | Entered::Panicked(_) => return Err("it ended early".into()),
         }
     }
-    let sample = meter.wall(count);
+    let sample = meter.cpu(count);
     // SAFETY: it is suspended.
     match unsafe { coroutine.enter(STOP) } {
         Entered::Returned(STOP) => Ok(sample),
@@ -54,7 +54,7 @@ pub(crate) fn create(load: Load) -> Result<Sample, String> {
         }
         cache.put(stack);
     }
-    Ok(meter.wall(count))
+    Ok(meter.cpu(count))
 }
 
 fn config() -> Result<StackConfig, String> {

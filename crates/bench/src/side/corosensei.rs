@@ -30,7 +30,7 @@ pub(crate) fn resume(load: Load) -> Result<Sample, String> {
             CoroutineResult::Return(_) => return Err("it ended early".into()),
         }
     }
-    let sample = meter.wall(count);
+    let sample = meter.cpu(count);
     match coroutine.resume(STOP) {
         CoroutineResult::Return(STOP) => Ok(sample),
         _ => Err("it did not end".into()),
@@ -53,7 +53,7 @@ pub(crate) fn create(load: Load) -> Result<Sample, String> {
         }
         pool.push(coroutine.into_stack());
     }
-    Ok(meter.wall(count))
+    Ok(meter.cpu(count))
 }
 
 fn stack() -> Result<DefaultStack, String> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::thread::nanosleep;
 use rustix::time::Timespec;
 use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
+use sinew::future::Promise;
 use sinew::sync::{Mutex, channel};
 use sinew::{JoinHandle, WaitError, spawn_local, yield_now};
 use sinew_core::timer::{TimerNode, Wheel};
@@ -28,6 +29,21 @@ fn join_all(handles: Vec<JoinHandle<u64>>) -> u64 {
 
 fn uncancelled<T>(result: Result<T, WaitError>) -> T {
     result.expect("nothing is cancelled here")
+}
+
+pub(crate) fn promise(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(move || {
+        let mut done = 0;
+        for round in 0..load.operations() {
+            let (promise, future) = Promise::new();
+            promise.resolve(round).expect("it is pending");
+            uncancelled(future.wait());
+            done += u64::from(matches!(future.get(), Some(Ok(value)) if *value == round));
+        }
+        done
+    });
+    Ok(meter.wall(done))
 }
 
 /// What makes the body of [`resume`] return.
@@ -54,7 +70,7 @@ pub(crate) fn resume(load: Load) -> Result<Sample, String> {
                 _ => return Err("it ended early".into()),
             }
         }
-        let sample = meter.wall(count);
+        let sample = meter.cpu(count);
         match coroutine.resume(STOP) {
             Ok(Step::Done(STOP)) => Ok(sample),
             _ => Err("it did not end".into()),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Sleep, sleep};
 
@@ -136,6 +136,20 @@ pub(crate) fn channel(load: Load) -> Result<Sample, String> {
             })
         };
         join_all((0..CONSUMERS).map(consume).collect()).await
+    })?;
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn promise(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = run(async move {
+        let mut done = 0;
+        for round in 0..load.operations() {
+            let (sender, receiver) = oneshot::channel();
+            sender.send(round).expect("the receiver is here");
+            done += u64::from(receiver.await.is_ok_and(|value| value == round));
+        }
+        done
     })?;
     Ok(meter.wall(done))
 }

@@ -13,7 +13,7 @@ pub(crate) fn call(load: Load) -> Result<Sample, String> {
     for word in 0..load.operations() {
         count += callee(word) ^ word;
     }
-    Ok(meter.wall(count))
+    Ok(meter.cpu(count))
 }
 
 #[inline(never)]

@@ -17,6 +17,7 @@
 //! | `foreign` | suspending inside a C library |
 //! | `typed` | coroutines resumed by hand |
 //! | `crowd` | a hundred thousand at once |
+//! | `dumped` | a dump with backtraces |
 //! | `mishaps` | one that never yields, one that panics |
 //! | `web` | the server and the load generator |
 
@@ -25,6 +26,7 @@ pub mod command;
 mod cancelling;
 mod channels;
 mod crowd;
+mod dumped;
 mod figures;
 mod foreign;
 mod mishaps;
@@ -113,6 +115,12 @@ pub const STEPS: &[Step] = &[
         shows: "A coroutine keeps its thread busy and never yields. Another thread lists it, and the \
                 ones that it holds up, all the same.",
         act: mishaps::listing,
+    },
+    Step {
+        name: "dump",
+        shows: "A thousand coroutines wait at the same place. A dump has the place once, by name and line, \
+                with all that wait there.",
+        act: dumped::dump,
     },
     Step {
         name: "panic",

@@ -3,13 +3,15 @@
 //! Each file provides the same items and nothing else: [`Context`] (the registers of a
 //! suspended flow of control), [`switch`], [`switch_word`], [`switch_final`] and [`start`] (the address at which
 //! a first frame begins), together with [`stack_pointer`], which tells on which stack
-//! the caller runs, and [`FpEnv`], the control words that a switch does not exchange.
+//! the caller runs, [`FpEnv`], the control words that a switch does not exchange, and for those who walk
+//! suspended stacks [`peek`] and [`is_in_start`].
 
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 mod x86_64;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 pub use x86_64::{
-    Arrival, Context, FpEnv, stack_pointer, start, switch, switch_final, switch_word,
+    Arrival, Context, FpEnv, is_in_start, peek, stack_pointer, start, switch, switch_beside,
+    switch_final, switch_word,
 };
 
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]

@@ -35,8 +35,9 @@
 //! flow of control whose [`Context`] the frame's `link` points to, wherever that flow's stack is.
 //! So a backtrace taken inside a coroutine goes on in whoever resumed it, through the
 //! exception tables and along the frame pointers alike. (LLVM puts all tables of a compilation unit
-//! into `.debug_frame`, where debuggers find them and `std::backtrace` does not, if none of the unit's
-//! functions has unwind tables. That happens with AddressSanitizer, whose module constructors have none.)
+//! into `.debug_frame`, where debuggers find them and `std::backtrace` does not, if the unit has functions
+//! and none of them has unwind tables. A sanitizer's constructor of the module would be the only one;
+//! `keep_unwind_tables` is another.)
 //!
 //! Source: the jump instead of the return is known from corosensei and Boost.Context's
 //! discussions of the return stack buffer; DWARF 5, section 6.4, for the expressions.
@@ -115,26 +116,12 @@ pub struct Arrival {
     pub context: *mut Context,
 }
 
-/// As [`switch`], handing over whatever bits a word holds, some of which may be uninitialised.
-///
-/// # Safety
-///
-/// As for [`switch`]; and whoever resumes expects such a word.
-#[inline(always)]
-pub unsafe fn switch_word(
-    from: *mut Context,
-    to: *const Context,
-    value: MaybeUninit<usize>,
-) -> Arrival {
-    let mut handed = value;
-    let own: *mut Context;
-    #[allow(unused_mut, reason = "changed where it is an operand")]
-    // SAFETY: both contexts are as the caller vouches for.
-    let mut note = unsafe { tools::leave(from, to) };
-    // SAFETY: the caller vouches for both contexts. I2 holds by the list of clobbers: the ABI's
-    // caller-saved registers, r12 to r15 by name, rbx and rbp through the context.
-    unsafe {
+/// The switch itself: `rdi` is `from` and `rsi` is `to`. What it declares is I2: the ABI's caller-saved registers and r12 to r15 are
+/// clobbered, rbx and rbp go through the context.
+macro_rules! leave_and_come_back {
+    ($from:ident, $word:ident, $note:ident, $way:ident("rsi") $own:ident $(, $first:literal, $($operand:tt)*)?) => {
         asm!(
+            $($first,)?
             "lea rax, [rip + 2f]",   // the resume point of this flow
             "mov [rdi], rbp",        // the frame record: rbp below ...
             "mov [rdi + 8], rax",    // ... the address to go on at
@@ -147,22 +134,76 @@ pub unsafe fn switch_word(
             ".p2align 6",            // PERF: a jump to the middle of a line cost up to a third of a round trip
             "2:",
             "endbr64",               // I3
-            inout("rdi") from => _,
-            inout("rsi") to => own,  // whoever resumes this flow has put `from` there
-            inout("rdx") handed,
+            inout("rdi") $from => _,
+            $way("rsi") $own,        // afterwards `from`: whoever resumes this flow has put it there
+            inout("rdx") $word,
             // PERF: only there: an operand that is nothing still cost an instruction a switch.
             #[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
-            inout("rcx") note,
+            inout("rcx") $note,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            $($($operand)*,)?
             clobber_abi("sysv64"),
+        )
+    };
+}
+
+/// As [`switch`], handing over whatever bits a word holds, some of which may be uninitialised.
+///
+/// # Safety
+///
+/// As for [`switch`]; and whoever resumes expects such a word.
+#[inline(always)]
+pub unsafe fn switch_word(
+    from: *mut Context,
+    to: *const Context,
+    value: MaybeUninit<usize>,
+) -> Arrival {
+    let (mut word, mut context) = (value, to.cast_mut());
+    #[cfg(sinew_msan)]
+    tools::take_as_written(&mut word);
+    #[allow(unused_mut, reason = "changed where it is an operand")]
+    // SAFETY: both contexts are as the caller vouches for.
+    let mut note = unsafe { tools::leave(from, to) };
+    // SAFETY: the caller vouches for both contexts.
+    unsafe { leave_and_come_back!(from, word, note, inout("rsi") context) };
+    // SAFETY: this flow has just been resumed.
+    unsafe { tools::arrive(context, note) };
+    Arrival { word, context }
+}
+
+/// As [`switch_word`], to the context that lies `DISTANCE` contexts above `from`.
+///
+/// PERF: one pointer describes both flows. If it takes two the compiler keeps the second on the stack across the switch, and the
+/// next one waits for the stack pointer and then for that.
+///
+/// # Safety
+///
+/// As for [`switch_word`].
+#[inline(always)]
+pub unsafe fn switch_beside<const DISTANCE: isize>(
+    from: *mut Context,
+    value: MaybeUninit<usize>,
+) -> Arrival {
+    let mut word = value;
+    #[cfg(sinew_msan)]
+    tools::take_as_written(&mut word);
+    let context: *mut Context;
+    // SAFETY: the caller vouches for a context there.
+    let to = unsafe { from.offset(DISTANCE) };
+    #[allow(unused_mut, reason = "changed where it is an operand")]
+    // SAFETY: both contexts are as the caller vouches for.
+    let mut note = unsafe { tools::leave(from, to) };
+    // SAFETY: the caller vouches for both contexts.
+    unsafe {
+        leave_and_come_back!(
+            from, word, note, out("rsi") context,
+            "lea rsi, [rdi + {distance}]",
+            distance = const DISTANCE * size_of::<Context>() as isize
         );
     }
-    // SAFETY: `from` has just been resumed.
-    unsafe { tools::arrive(own, note) };
-    Arrival {
-        word: handed,
-        context: own,
-    }
+    // SAFETY: this flow has just been resumed.
+    unsafe { tools::arrive(context, note) };
+    Arrival { word, context }
 }
 
 /// Goes on with the flow saved in `to` and saves nothing: the current one is over.
@@ -202,6 +243,10 @@ pub unsafe fn switch_final(to: *const Context, value: usize) -> ! {
 pub unsafe extern "C" fn start() {
     naked_asm!(
         ".cfi_startproc",
+        // The caller's frame may lie anywhere. gdb takes one that lies below for the end of the stack, but for a signal's: what a
+        // signal interrupts may run on any stack. An unwinder looks the caller up by its exact address then, which is right as
+        // well: no call is before it.
+        ".cfi_signal_frame",
         // The caller's frame address is the stack pointer in the context that the link at [rbp]
         // names: def_cfa_expression { breg6 0, deref, plus_uconst 16, deref }.
         ".cfi_escape 0x0f, 0x06, 0x76, 0x00, 0x06, 0x23, 0x10, 0x06",
@@ -235,6 +280,16 @@ pub unsafe extern "C" fn start() {
     )
 }
 
+/// Does nothing, but has unwind tables, so that [`start`]'s are where an unwinder looks; see the module's head.
+#[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
+#[inline(never)]
+fn keep_unwind_tables() {}
+
+/// Has it compiled.
+#[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
+#[used]
+static KEEP_UNWIND_TABLES: fn() = keep_unwind_tables;
+
 /// The stack pointer of the caller: tells on which stack it runs.
 #[inline(always)]
 #[must_use]
@@ -245,4 +300,32 @@ pub fn stack_pointer() -> usize {
         asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
     }
     sp
+}
+
+/// Reads a word of a suspended stack, by an instruction that no sanitizer looks at: to them what lies between the locals of
+/// a frame is out of bounds.
+///
+/// # Safety
+///
+/// `address` is a multiple of eight and the word there is mapped and readable.
+#[inline]
+#[must_use]
+pub unsafe fn peek(address: usize) -> usize {
+    let word: usize;
+    // SAFETY: the caller vouches for the address; nothing is written.
+    unsafe {
+        asm!("mov {}, [{}]", out(reg) word, in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    word
+}
+
+/// Whether a return address leads into [`start`]: then the frame that returns there is its stack's outermost.
+#[must_use]
+pub fn is_in_start(return_address: usize) -> bool {
+    /// More than the code takes in any build.
+    const BYTES_MAX: usize = 64;
+    let start = start as unsafe extern "C" fn() as usize;
+    return_address
+        .checked_sub(start)
+        .is_some_and(|offset| offset < BYTES_MAX)
 }

@@ -8,6 +8,7 @@
 //!   bytes; reserved bytes bound the memory that warm stacks can hold.
 //! - I2: a cached slot has no owner, so an overflow report never describes a finished coroutine.
 //! - I3: what leaves for the depot, by spilling or by drop, holds no memory.
+//! - I4: stacks that are not pooled are never on a shelf.
 
 #![expect(
     unsafe_code,
@@ -18,7 +19,7 @@
 mod tests;
 
 use super::depot::{Class, Depot};
-use super::slab::{self, SlotLayout, SlotRef};
+use super::slab::{self, Slot, SlotLayout};
 use super::{Stack, StackConfig, StackError};
 use std::ptr;
 use std::sync::Arc;
@@ -36,12 +37,38 @@ pub struct CacheLimits {
     pub bytes_max: usize,
 }
 
+impl CacheLimits {
+    const INITIAL: CacheLimits = CacheLimits {
+        stacks_max: 1024,
+        bytes_max: 256 << 20,
+    };
+
+    /// The bounds of caches that are made without any: those last given to
+    /// [`set_for_process`](CacheLimits::set_for_process).
+    #[must_use]
+    pub fn of_process() -> CacheLimits {
+        // ORDERING: relaxed, here and below; two bounds that are valid by themselves.
+        CacheLimits {
+            stacks_max: STACKS_MAX.load(Ordering::Relaxed),
+            bytes_max: BYTES_MAX.load(Ordering::Relaxed),
+        }
+    }
+
+    /// From now on caches that are made without bounds, in any thread, have these; those that exist keep theirs.
+    pub fn set_for_process(self) {
+        // ORDERING: relaxed, as above.
+        STACKS_MAX.store(self.stacks_max, Ordering::Relaxed);
+        // ORDERING: relaxed, as above.
+        BYTES_MAX.store(self.bytes_max, Ordering::Relaxed);
+    }
+}
+
+static STACKS_MAX: AtomicUsize = AtomicUsize::new(CacheLimits::INITIAL.stacks_max);
+static BYTES_MAX: AtomicUsize = AtomicUsize::new(CacheLimits::INITIAL.bytes_max);
+
 impl Default for CacheLimits {
     fn default() -> CacheLimits {
-        CacheLimits {
-            stacks_max: 1024,
-            bytes_max: 256 << 20,
-        }
+        CacheLimits::INITIAL
     }
 }
 
@@ -95,7 +122,7 @@ struct Shelf {
     /// The class's, at hand.
     layout: SlotLayout,
     class: &'static Class,
-    warm: Vec<SlotRef>,
+    warm: Vec<Slot>,
 }
 
 impl Shelf {
@@ -121,7 +148,7 @@ pub struct StackCache {
 
 impl Default for StackCache {
     fn default() -> StackCache {
-        StackCache::new(CacheLimits::default())
+        StackCache::new(CacheLimits::of_process())
     }
 }
 
@@ -172,6 +199,10 @@ impl StackCache {
     /// Another class than the last one's, or no warm stack.
     #[cold]
     fn get_slow(&mut self, config: &StackConfig) -> Result<Stack, StackError> {
+        if !config.layout().is_pooled {
+            // I4; what lies in the depot holds no memory.
+            return Ok(Stack::from_slot(self.depot.class(config.layout()).take()?));
+        }
         let shelf = self.shelf(config);
         if let Some(slot) = shelf.warm.pop() {
             self.hits += 1;
@@ -192,7 +223,7 @@ impl StackCache {
         Ok(Stack::from_slot(class.take()?))
     }
 
-    fn hand_out(&mut self, slot: SlotRef) -> Stack {
+    fn hand_out(&mut self, slot: Slot) -> Stack {
         self.stacks -= 1;
         self.bytes -= slot.reserved_bytes();
         self.counts.set(self.stacks, self.bytes);
@@ -207,14 +238,14 @@ impl StackCache {
     pub fn put(&mut self, stack: Stack) {
         let slot = stack.into_slot();
         let class = slot.class();
-        // A stack of another depot (only tests have one) goes home by its own drop.
-        if !ptr::eq(class.depot(), self.depot) {
-            drop(Stack::from_slot(slot));
-            return;
-        }
         match self.shelves.first_mut() {
             Some(shelf) if ptr::eq(shelf.class, class) => shelf.warm.push(slot),
             _ => {
+                // One that is not pooled goes home by its own drop, as does one of another depot (only tests have one).
+                if !class.layout().is_pooled || !ptr::eq(class.depot(), self.depot) {
+                    drop(Stack::from_slot(slot));
+                    return;
+                }
                 let mut shelves = self.shelves.iter();
                 let found = shelves.position(|shelf| ptr::eq(shelf.class, class));
                 self.bring_first(found, class).warm.push(slot);

@@ -6,12 +6,12 @@
 //! Invariants:
 //! - I1: a slot is in exactly one place: not yet handed out, in the free list of its class, in one
 //!   cache, or owned by one `Stack`.
-//! - I2: every slot that was ever handed out has its guard; slots in the free list have it too.
+//! - I2: every slot that was ever handed out has its guard, if its class has any; slots in the free list have it too.
 //! - I3: slots in the free list hold no memory and no owner.
 //! - I4: the free list has room for every slot of its class, so giving a slot back allocates
 //!   nothing and cannot fail.
 //! - I5: classes are spaced a quarter of a power of two apart and never removed; so however many
-//!   sizes a program asks for, it makes at most about a hundred classes per guard size.
+//!   sizes a program asks for, it makes at most about a hundred classes per guard size, pooled and not.
 
 #![expect(
     unsafe_code,
@@ -24,7 +24,8 @@ mod tests;
 use super::cache::Counts;
 use super::error::{Limit, StackError};
 use super::guard::{self, GuardKind};
-use super::slab::{Slab, SlotLayout, SlotRef};
+use super::slab::{Slab, Slot, SlotLayout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Slots of a class's first slab.
@@ -44,6 +45,15 @@ pub(super) struct Depot {
 }
 
 static GLOBAL: Depot = Depot::new(None);
+
+/// Whether no depot hands out anything, as if memory had run out.
+static REFUSING: AtomicBool = AtomicBool::new(false);
+
+/// From now on no depot hands out anything, or all do again.
+pub(super) fn refuse(refuses: bool) {
+    // ORDERING: relaxed; a switch for tests, which order their own threads.
+    REFUSING.store(refuses, Ordering::Relaxed);
+}
 
 /// Locks; nothing that runs under these locks leaves a half-made change behind when it panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -134,7 +144,7 @@ pub(super) struct Class {
 #[derive(Debug, Default)]
 struct Pool {
     /// Recycled slots, the latest last.
-    free: Vec<SlotRef>,
+    free: Vec<Slot>,
     /// The newest slab and its first slot never handed out.
     fresh: Option<(&'static Slab, usize)>,
     /// Slots in all slabs.
@@ -167,7 +177,14 @@ impl Class {
     /// # Errors
     ///
     /// `NoMemory`; the class is as it was.
-    pub(super) fn take(&'static self) -> Result<SlotRef, StackError> {
+    pub(super) fn take(&'static self) -> Result<Slot, StackError> {
+        // ORDERING: relaxed; a switch for tests, thrown by the same thread.
+        if REFUSING.load(Ordering::Relaxed) {
+            return Err(StackError::of_mapping(
+                self.layout.stride_bytes,
+                libc::ENOMEM,
+            ));
+        }
         let mut pool = lock(&self.pool);
         let slot = match pool.free.pop() {
             Some(slot) => slot,
@@ -179,7 +196,11 @@ impl Class {
     }
 
     /// Moves up to `count` recycled slots into `into`, coldest first. Makes no fresh ones.
-    pub(super) fn take_recycled(&self, count: usize, into: &mut Vec<SlotRef>) {
+    pub(super) fn take_recycled(&self, count: usize, into: &mut Vec<Slot>) {
+        // ORDERING: relaxed, as above.
+        if REFUSING.load(Ordering::Relaxed) {
+            return;
+        }
         let mut pool = lock(&self.pool);
         let from = pool.free.len().saturating_sub(count);
         let before = into.len();
@@ -189,7 +210,7 @@ impl Class {
     }
 
     /// Takes slots back. Their memory must have been discarded and their owner cleared (I3).
-    pub(super) fn give(&self, slots: &[SlotRef]) {
+    pub(super) fn give(&self, slots: &[Slot]) {
         let mut pool = lock(&self.pool);
         debug_assert!(slots.iter().all(|slot| std::ptr::eq(slot.class(), self)));
         debug_assert!(pool.free.capacity() - pool.free.len() >= slots.len());
@@ -198,16 +219,18 @@ impl Class {
         pool.out -= slots.len();
     }
 
-    fn take_fresh(&'static self, pool: &mut Pool) -> Result<SlotRef, StackError> {
+    fn take_fresh(&'static self, pool: &mut Pool) -> Result<Slot, StackError> {
         let (slab, index) = match pool.fresh {
             Some((slab, index)) if index < slab.slots() => (slab, index),
             _ => (self.grow(pool)?, 0),
         };
         let slot = slab.slot(index);
         let guard_bytes = self.layout.guard_bytes;
-        // INVARIANT: I2; on an error the slot stays fresh.
-        // SAFETY: the low end of a slot never handed out: nobody has put anything there.
-        unsafe { guard::install(self.depot.guard_kind(), slot.start(), guard_bytes) }?;
+        if guard_bytes > 0 {
+            // INVARIANT: I2; on an error the slot stays fresh.
+            // SAFETY: the low end of a slot never handed out: nobody has put anything there.
+            unsafe { guard::install(self.depot.guard_kind(), slot.start(), guard_bytes) }?;
+        }
         pool.fresh = Some((slab, index + 1));
         Ok(slot)
     }
@@ -219,7 +242,7 @@ impl Class {
         // INVARIANT: I4; before mapping, so that a refusal leaves no slab without list room.
         let room = pool.slots + slots - pool.free.len();
         pool.free.try_reserve_exact(room).map_err(|_| {
-            let bytes = room * size_of::<SlotRef>();
+            let bytes = room * size_of::<Slot>();
             let limit = Limit::of_mapping(bytes);
             StackError::NoMemory {
                 call: "allocation",

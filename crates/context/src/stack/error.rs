@@ -17,7 +17,7 @@ use std::io::Read as _;
 pub enum StackError {
     /// A size that no stack can have; nothing was attempted.
     Invalid {
-        /// What was wrong: `"stack size"` or `"guard size"`.
+        /// What was wrong: a stack's size, or a guard's.
         what: &'static str,
         /// The value that was given, in bytes.
         found: usize,
@@ -37,6 +37,8 @@ pub enum StackError {
         /// The limit that was most probably reached.
         limit: Limit,
     },
+    /// The thread has a user shadow stack, and would die at its first switch to another stack.
+    ShadowStack,
     /// A system call that does not depend on memory failed.
     System {
         /// The system call that failed.
@@ -185,6 +187,9 @@ impl fmt::Display for StackError {
                     "no memory for a stack: {call} of {bytes} bytes: {cause}; {limit}"
                 )
             }
+            StackError::ShadowStack => f.write_str(
+                "this thread has a user shadow stack (Intel CET), which switches of stacks do not keep: link without -z shstk, or set GLIBC_TUNABLES=glibc.cpu.hwcaps=-SHSTK",
+            ),
             StackError::System { call, errno } => {
                 let cause = std::io::Error::from_raw_os_error(errno);
                 write!(f, "stack set-up: {call}: {cause}")

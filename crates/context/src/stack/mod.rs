@@ -12,7 +12,10 @@
 //! | `guard` | what a guard is made of, and the proof that it holds |
 //! | `depot` | free slots of the process, by size class |
 //! | `cache` | warm stacks of one thread |
+//! | `place` | where a stack is, by value, and who runs there |
+//! | `provided` | stacks that the caller provides |
 //! | `residency` | which pages of a stack are committed |
+//! | `shadow` | whether the kernel keeps a shadow stack, with which nothing here works |
 //! | `overflow` | the fault handler, its report, the alternate signal stack |
 //! | `error` | what can go wrong, with the limit that caused it |
 //!
@@ -34,7 +37,10 @@ mod depot;
 mod error;
 mod guard;
 pub mod overflow;
+mod place;
+pub mod provided;
 mod residency;
+mod shadow;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -42,11 +48,11 @@ mod tests;
 pub use cache::{CacheLimits, CacheStats, StackCache};
 pub use error::{Limit, StackError};
 pub use guard::GuardKind;
-pub use slab::{SlotRef, lookup};
+pub use place::{SlotRef, lookup, owner_of};
 
 use crate::tools;
 use depot::Depot;
-use slab::SlotLayout;
+use slab::{Slot, SlotLayout};
 use std::fmt;
 use std::mem;
 use std::ops::Range;
@@ -88,39 +94,40 @@ impl StackConfig {
     /// `Invalid` if a size is not zero and lies outside [`SIZE_BYTES_MIN`]..=[`SIZE_BYTES_MAX`],
     /// or a guard is larger than [`GUARD_BYTES_MAX`].
     pub fn new(size_bytes: usize, guard_bytes: usize) -> Result<StackConfig, StackError> {
-        let (min, max) = (SIZE_BYTES_MIN, SIZE_BYTES_MAX);
-        if size_bytes != 0 && !(min..=max).contains(&size_bytes) {
-            return Err(StackError::Invalid {
-                what: "stack size",
-                found: size_bytes,
-                min,
-                max,
-            });
-        }
-        if guard_bytes > GUARD_BYTES_MAX {
-            let (min, max) = (1, GUARD_BYTES_MAX);
-            return Err(StackError::Invalid {
-                what: "guard size",
-                found: guard_bytes,
-                min,
-                max,
-            });
-        }
-        let size_bytes = if size_bytes == 0 {
-            SIZE_BYTES_DEFAULT
-        } else {
-            size_bytes
-        };
-        Ok(StackConfig::rounded(size_bytes, guard_bytes))
+        let size_bytes = checked_size(size_bytes)?;
+        checked_guard(guard_bytes)?;
+        Ok(StackConfig::rounded(size_bytes, guard_bytes.max(1)))
     }
 
-    /// Lays out a slot; the sizes are in range, so no sum overflows.
+    /// A stack with at least `size_bytes` usable and no guard below. Zero means the default.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` as for [`StackConfig::new`].
+    ///
+    /// # Safety
+    ///
+    /// What runs on such a stack, signal handlers on it included, never needs more than its size: the memory below is
+    /// another stack's.
+    pub unsafe fn unguarded(size_bytes: usize) -> Result<StackConfig, StackError> {
+        Ok(StackConfig::rounded(checked_size(size_bytes)?, 0))
+    }
+
+    /// Whether a cache may keep such stacks warm, which is the default. Those that are not pooled are handed out without
+    /// memory, and lose it as soon as they are put back: two system calls and the first touches for each use.
+    #[must_use]
+    pub fn pooled(mut self, is_pooled: bool) -> StackConfig {
+        self.layout.is_pooled = is_pooled;
+        self
+    }
+
+    /// Lays out a slot; the sizes are in range, so no sum overflows. A guard of zero bytes is none.
     fn rounded(size_bytes: usize, guard_bytes: usize) -> StackConfig {
         let page = page_bytes();
-        let guard_bytes = guard_bytes
-            .max(1)
-            .next_multiple_of(page)
-            .next_power_of_two();
+        let guard_bytes = match guard_bytes.next_multiple_of(page) {
+            0 => 0,
+            bytes => bytes.next_power_of_two(),
+        };
         // Header and colour take less than a page above the base.
         let total = guard_bytes + size_bytes.next_multiple_of(page) + page;
         let step = page.max((1 << total.ilog2()) / 4);
@@ -129,6 +136,7 @@ impl StackConfig {
             layout: SlotLayout {
                 stride_bytes,
                 guard_bytes,
+                is_pooled: true,
             },
         }
     }
@@ -139,7 +147,7 @@ impl StackConfig {
         self.layout.stride_bytes
     }
 
-    /// The guard's size after rounding, in bytes.
+    /// The guard's size after rounding, in bytes; zero if there is none.
     #[must_use]
     pub fn guard_bytes(&self) -> usize {
         self.layout.guard_bytes
@@ -157,9 +165,37 @@ impl StackConfig {
     }
 }
 
+/// The size that is meant, if it is one that a stack can have.
+fn checked_size(size_bytes: usize) -> Result<usize, StackError> {
+    let (min, max) = (SIZE_BYTES_MIN, SIZE_BYTES_MAX);
+    match size_bytes {
+        0 => Ok(SIZE_BYTES_DEFAULT),
+        _ if (min..=max).contains(&size_bytes) => Ok(size_bytes),
+        found => Err(StackError::Invalid {
+            what: "stack size",
+            found,
+            min,
+            max,
+        }),
+    }
+}
+
+fn checked_guard(found: usize) -> Result<(), StackError> {
+    let max = GUARD_BYTES_MAX;
+    if found <= max {
+        return Ok(());
+    }
+    Err(StackError::Invalid {
+        what: "guard size",
+        found,
+        min: 1,
+        max,
+    })
+}
+
 impl Default for StackConfig {
     fn default() -> StackConfig {
-        StackConfig::rounded(SIZE_BYTES_DEFAULT, 0)
+        StackConfig::rounded(SIZE_BYTES_DEFAULT, 1)
     }
 }
 
@@ -180,14 +216,51 @@ struct StackHeader {
     describe: AtomicPtr<()>,
 }
 
+impl StackHeader {
+    const fn new() -> StackHeader {
+        StackHeader {
+            owner: AtomicPtr::new(ptr::null_mut()),
+            describe: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    #[inline]
+    fn set_owner(&self, owner: *const (), describe: DescribeFn) {
+        // ORDERING: relaxed; published by the store below.
+        self.describe.store(describe as *mut (), Ordering::Relaxed);
+        // ORDERING: release, pairs with the acquire in `owner`.
+        self.owner.store(owner.cast_mut(), Ordering::Release);
+    }
+
+    #[inline]
+    fn clear_owner(&self) {
+        // ORDERING: release, pairs with the acquire in `owner`: what the owner's thread did
+        // before is not seen later than this.
+        self.owner.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    fn owner(&self) -> Option<(*const (), DescribeFn)> {
+        // ORDERING: acquire, pairs with the release in `set_owner`: the describe function is seen.
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner.is_null() {
+            return None;
+        }
+        // ORDERING: relaxed, ordered by the load above.
+        let describe = self.describe.load(Ordering::Relaxed);
+        // SAFETY: written by `set_owner` from a `DescribeFn` before the owner was.
+        let describe = unsafe { mem::transmute::<*mut (), DescribeFn>(describe) };
+        Some((owner, describe))
+    }
+}
+
 const _: () = assert!(size_of::<StackHeader>() == slab::LINE_BYTES);
 
-/// One guarded stack, owned. Dropping it gives its memory back; [`StackCache::put`] keeps it warm.
+/// One stack, owned. Dropping it gives its memory back; [`StackCache::put`] keeps it warm.
 ///
 /// Whoever runs code on it must keep it alive and unborrowed for as long as frames lie there.
 #[derive(PartialEq, Eq)]
 pub struct Stack {
-    slot: SlotRef,
+    slot: Slot,
 }
 
 impl Stack {
@@ -205,13 +278,13 @@ impl Stack {
 
     /// Takes on the slot, which the caller owned.
     #[inline]
-    fn from_slot(slot: SlotRef) -> Stack {
+    fn from_slot(slot: Slot) -> Stack {
         tools::stack_in_use(slot.limit().addr().get(), slot.size_bytes());
         Stack { slot }
     }
 
     /// Gives up the handle but not the slot; there is no owner afterwards.
-    fn into_slot(self) -> SlotRef {
+    fn into_slot(self) -> Slot {
         self.clear_owner();
         tools::stack_idle(self.slot.limit().addr().get(), self.slot.size_bytes());
         mem::ManuallyDrop::new(self).slot
@@ -258,21 +331,17 @@ impl Stack {
     /// tell, the whole size is returned: the mark is never too low because of an error.
     #[must_use]
     pub fn high_water_bytes(&self) -> usize {
-        residency::high_water_bytes(self.slot)
+        residency::high_water_bytes(self.slot.place())
     }
 
     /// Returns the stack's memory to the kernel, so that the high-water mark starts anew. Its
     /// contents are lost; its owner stays.
     pub fn clean(&mut self) {
-        let header = self.header();
-        // ORDERING: relaxed; `&mut self`, and the handler reads on the thread that runs here.
-        let owner = header.owner.load(Ordering::Relaxed);
-        // ORDERING: relaxed, as above.
-        let describe = header.describe.load(Ordering::Relaxed);
+        let owner = self.header().owner();
         // SAFETY: the stack is ours, and borrowed exclusively: no frames lie there.
         unsafe { slab::discard(&mut [self.slot]) };
-        if !owner.is_null() {
-            self.write_owner(owner, describe);
+        if let Some((owner, describe)) = owner {
+            self.header().set_owner(owner, describe);
         }
     }
 
@@ -285,26 +354,13 @@ impl Stack {
     /// sound and async-signal-safe throughout.
     #[inline]
     pub unsafe fn set_owner(&self, owner: *const (), describe: DescribeFn) {
-        self.write_owner(owner.cast_mut(), describe as *mut ());
+        self.header().set_owner(owner, describe);
     }
 
     /// Forgets the owner: an overflow is then reported of "a coroutine".
     #[inline]
     pub fn clear_owner(&self) {
-        // ORDERING: release, pairs with the acquire in `owner_of`: what the owner's thread did
-        // before is not seen later than this.
-        self.header()
-            .owner
-            .store(ptr::null_mut(), Ordering::Release);
-    }
-
-    #[inline]
-    fn write_owner(&self, owner: *mut (), describe: *mut ()) {
-        let header = self.header();
-        // ORDERING: relaxed; published by the store below.
-        header.describe.store(describe, Ordering::Relaxed);
-        // ORDERING: release, pairs with the acquire in `owner_of`.
-        header.owner.store(owner, Ordering::Release);
+        self.header().clear_owner();
     }
 
     #[inline]
@@ -334,24 +390,6 @@ impl fmt::Debug for Stack {
             .field("guard_bytes", &self.guard().len())
             .finish()
     }
-}
-
-/// Who runs on a slot, as given to [`Stack::set_owner`]: async-signal-safe.
-#[must_use]
-pub fn owner_of(slot: SlotRef) -> Option<(*const (), DescribeFn)> {
-    // SAFETY: headers of guarded slots lie on mapped memory, zero or written by `Stack`; a slot
-    // that has faulted in its guard is guarded.
-    let header = unsafe { slot.header().as_ref() };
-    // ORDERING: acquire, pairs with the release in `write_owner`: the describe function is seen.
-    let owner = header.owner.load(Ordering::Acquire);
-    if owner.is_null() {
-        return None;
-    }
-    // ORDERING: relaxed, ordered by the load above.
-    let describe = header.describe.load(Ordering::Relaxed);
-    // SAFETY: written by `write_owner` from a `DescribeFn` before the owner was.
-    let describe = unsafe { mem::transmute::<*mut (), DescribeFn>(describe) };
-    Some((owner, describe))
 }
 
 /// Totals of the process.
@@ -407,6 +445,12 @@ pub fn use_protected_guards() -> bool {
     guard::choose_protected()
 }
 
+/// From now on there are no stacks but warm ones, as if memory had run out; or there are again. For tests of what happens then.
+#[doc(hidden)]
+pub fn refuse_stacks(refuses: bool) {
+    depot::refuse(refuses);
+}
+
 /// The size of a page, in bytes.
 fn page_bytes() -> usize {
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -429,4 +473,11 @@ fn errno() -> i32 {
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     unsafe { *place }
+}
+
+fn set_errno(value: i32) {
+    // SAFETY: libc returns a valid pointer to the calling thread's errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = value };
 }

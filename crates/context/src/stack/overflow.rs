@@ -6,14 +6,15 @@
 //!
 //! A fault is an overflow when its address lies in the guard of a slot and the stack pointer lies
 //! in that slot, or up to 1 MiB below it where no other coroutine runs (a frame larger than the guard,
-//! set up before its first access). Every other fault, and a signal sent by `kill`, goes to the handler that was there before: std's, which
+//! set up before its first access). So is a signal whose frame did not fit above the guard: the kernel then says no address.
+//! Every other fault, and a signal sent by `kill`, goes to the handler that was there before: std's, which
 //! reports overflows of threads, a crash reporter's, or the default.
 //!
 //! Invariants:
 //! - I1: until the report's first lines are written, the handler makes only system calls: it
 //!   allocates nothing, takes no lock, and reads only the header and the signal's context.
 //! - I2: an overflow always ends the process, by `SIGABRT`, in bounded time: what could fault or
-//!   hang (the backtrace) runs last, under an alarm.
+//!   hang (the backtrace) runs last, under a watch.
 //! - I3: a fault elsewhere leaves no trace: mask, errno and the alternate stack are as before.
 //!
 //! Not here: overflows of threads' own stacks; frames that step over the guard.
@@ -26,8 +27,7 @@ mod report;
 pub use alt_stack::AltStack;
 
 use super::error::StackError;
-use super::owner_of;
-use super::slab::{SlotRef, lookup};
+use super::{SlotRef, lookup, owner_of};
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 use std::sync::OnceLock;
@@ -36,11 +36,26 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// How far below the guard's slot the stack pointer may be for a fault to count as its overflow.
 const OVERSHOOT_BYTES: usize = 1 << 20;
 
+/// The code of a fault without an address, which libc does not name: sent by the kernel.
+const SI_KERNEL: libc::c_int = 0x80;
+
+/// What did not find room.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    /// An access to this address, in the guard.
+    Access(usize),
+    /// The frame of a signal.
+    Signal,
+}
+
 /// The handlers that ours replaced. Each points to a leaked record, null before `install`.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; 2] = [
     AtomicPtr::new(ptr::null_mut()),
     AtomicPtr::new(ptr::null_mut()),
 ];
+
+/// What a function may use below its stack pointer (System V ABI for x86-64; elsewhere less).
+const RED_ZONE_BYTES: usize = 128;
 
 const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -120,14 +135,16 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         // SAFETY: the kernel passes a valid context to a SA_SIGINFO handler.
         let stack_pointer = unsafe { stack_pointer(context.cast()) };
         if let Some(slot) = overflowed(address, stack_pointer) {
-            report::report_and_abort(slot, address, stack_pointer);
+            report::report_and_abort(slot, Cause::Access(address), stack_pointer);
+        }
+        if details.si_code == SI_KERNEL
+            && let Some(slot) = overflowed_by_a_signal(stack_pointer)
+        {
+            report::report_and_abort(slot, Cause::Signal, stack_pointer);
         }
     }
     chain(signal, info, context, sent);
-    // SAFETY: libc returns a valid pointer to the calling thread's errno.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    unsafe { *place = errno };
+    super::set_errno(errno);
 }
 
 /// The slot that a fault at `address` overflowed, if it is an overflow.
@@ -144,6 +161,16 @@ fn overflowed(address: usize, stack_pointer: usize) -> Option<SlotRef> {
     // Below there may be another stack. If somebody runs there, it is he who strayed upwards.
     let is_free = || lookup(stack_pointer).is_none_or(|other| owner_of(other).is_none());
     (below.contains(&stack_pointer) && is_free()).then_some(slot)
+}
+
+/// The slot that had no room for a signal's frame, if that may have been it: the stack pointer is as near to the guard as that.
+/// (An access to an address that the processor cannot form looks the same; nearly every one of those is elsewhere.)
+fn overflowed_by_a_signal(stack_pointer: usize) -> Option<SlotRef> {
+    let slot = lookup(stack_pointer)?;
+    // The frame is aligned, and leaves the interrupted function's red zone alone.
+    let room = alt_stack::signal_frame_bytes() + RED_ZONE_BYTES + 64;
+    let limit = slot.limit().addr().get();
+    (!slot.guard().is_empty() && (limit..limit + room).contains(&stack_pointer)).then_some(slot)
 }
 
 /// The interrupted code's stack pointer.

@@ -11,8 +11,8 @@
 
 #![expect(unsafe_code, reason = "system calls about pages")]
 
+use super::SlotRef;
 use super::page_bytes;
-use super::slab::SlotRef;
 use std::mem::MaybeUninit;
 
 /// Pages asked about in one call.
@@ -29,7 +29,8 @@ pub(super) fn high_water_bytes(slot: SlotRef) -> usize {
         None
     };
     match lowest.unwrap_or_else(|| lowest_by_mincore(slot)) {
-        Some(lowest) => base.saturating_sub(lowest),
+        // The page of the limit of a provided stack may begin below it.
+        Some(lowest) => base.saturating_sub(lowest).min(slot.size_bytes()),
         None => 0,
     }
 }
@@ -37,8 +38,10 @@ pub(super) fn high_water_bytes(slot: SlotRef) -> usize {
 /// The usable pages of the slot, in batches from the lowest: (address, pages).
 fn batches(slot: SlotRef) -> impl Iterator<Item = (usize, usize)> {
     let page = page_bytes();
-    let (limit, end) = (slot.limit().addr().get(), slot.span().end);
-    (limit..end)
+    // Those of a provided stack need not begin and end with a page.
+    let first = slot.limit().addr().get() / page * page;
+    let end = slot.span().end.next_multiple_of(page);
+    (first..end)
         .step_by(BATCH_PAGES * page)
         .map(move |start| (start, BATCH_PAGES.min((end - start) / page)))
 }
@@ -63,10 +66,9 @@ pub(super) fn resident_bytes(slot: SlotRef) -> usize {
 /// Which of a batch's pages are resident: the low bit of each answer.
 fn ask(slot: SlotRef, start: usize, pages: usize) -> Option<[u8; BATCH_PAGES]> {
     let mut answers = [0; BATCH_PAGES];
-    let limit = slot.limit();
-    let place = limit.as_ptr().wrapping_add(start - limit.addr().get());
+    let place = slot.base().as_ptr().with_addr(start);
     let bytes = pages * page_bytes();
-    // SAFETY: the pages lie in the slot, and `answers` has a byte for each.
+    // SAFETY: the kernel checks the pages, and `answers` has a byte for each.
     let status = unsafe { libc::mincore(place.cast(), bytes, answers.as_mut_ptr()) };
     (status == 0).then_some(answers)
 }
@@ -154,9 +156,9 @@ mod tests {
             let place = stack.base().as_ptr().wrapping_sub(depth);
             // SAFETY: inside the usable range, owned by the test.
             unsafe { place.write_volatile(1) };
-            let by_mincore = lowest_by_mincore(stack.slot);
+            let by_mincore = lowest_by_mincore(stack.slot.place());
             assert_eq!(by_mincore, Some(place.addr() / page_bytes() * page_bytes()));
-            assert_eq!(lowest_by_pagemap(stack.slot), Some(by_mincore));
+            assert_eq!(lowest_by_pagemap(stack.slot.place()), Some(by_mincore));
         }
     }
 }

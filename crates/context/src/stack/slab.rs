@@ -29,7 +29,7 @@ mod tests;
 
 use super::depot::Class;
 use super::error::StackError;
-use super::{StackHeader, residency};
+use super::{SlotRef, StackHeader, residency};
 use crate::tools::valgrind;
 use std::fmt;
 use std::ops::Range;
@@ -47,8 +47,10 @@ pub(super) const COLOURS: usize = 25;
 pub(super) struct SlotLayout {
     /// From one slot to the next: guard, stack, header and colour.
     pub(super) stride_bytes: usize,
-    /// The inaccessible low end.
+    /// The inaccessible low end; zero where there is none.
     pub(super) guard_bytes: usize,
+    /// Whether caches keep its stacks warm. Slots of both kinds are kept apart.
+    pub(super) is_pooled: bool,
 }
 
 /// One reserved mapping of `slots` slots.
@@ -80,16 +82,12 @@ pub(super) fn slabs() -> impl Iterator<Item = &'static Slab> {
     std::iter::successors(newest, |slab| slab.next)
 }
 
-/// Finds the stack slot that `addr` lies in, its guard and header included.
-///
-/// Lock-free and async-signal-safe; takes time linear in the number of slabs, of which a million
-/// stacks of one size make about seventy.
-#[must_use]
-pub fn lookup(addr: usize) -> Option<SlotRef> {
+/// Finds the slot that `addr` lies in; see [`lookup`](super::lookup).
+pub(super) fn lookup(addr: usize) -> Option<Slot> {
     slabs().find_map(|slab| {
         let offset = addr.checked_sub(slab.start.addr().get())?;
         let index = offset / slab.layout.stride_bytes;
-        (index < slab.slots).then_some(SlotRef { slab, index })
+        (index < slab.slots).then_some(Slot { slab, index })
     })
 }
 
@@ -146,31 +144,31 @@ impl Slab {
     }
 
     /// The slot of this index.
-    pub(super) fn slot(&'static self, index: usize) -> SlotRef {
+    pub(super) fn slot(&'static self, index: usize) -> Slot {
         assert!(
             index < self.slots,
             "slot {index} of a slab of {}",
             self.slots
         );
-        SlotRef { slab: self, index }
+        Slot { slab: self, index }
     }
 
     /// Bytes of the slab's stacks that are resident, guards left out.
     pub(super) fn resident_bytes(&'static self) -> usize {
         (0..self.slots)
-            .map(|index| residency::resident_bytes(self.slot(index)))
+            .map(|index| residency::resident_bytes(self.slot(index).place()))
             .sum()
     }
 }
 
 /// Names one slot: a place for a stack. Copying it confers no ownership.
 #[derive(Clone, Copy)]
-pub struct SlotRef {
+pub(super) struct Slot {
     slab: &'static Slab,
     index: usize,
 }
 
-impl SlotRef {
+impl Slot {
     /// The lowest address, where the guard begins.
     pub(super) fn start(self) -> NonNull<u8> {
         let offset = self.index * self.slab.layout.stride_bytes;
@@ -179,45 +177,45 @@ impl SlotRef {
     }
 
     /// The lowest usable address.
-    #[must_use]
     #[inline]
-    pub fn limit(self) -> NonNull<u8> {
+    pub(super) fn limit(self) -> NonNull<u8> {
         // SAFETY: the guard is smaller than the stride.
         unsafe { self.start().add(self.slab.layout.guard_bytes) }
     }
 
     /// One past the highest usable address; a multiple of 64. The stack grows down from here.
-    #[must_use]
     #[inline]
-    pub fn base(self) -> NonNull<u8> {
+    pub(super) fn base(self) -> NonNull<u8> {
         let above = LINE_BYTES * (1 + self.index % COLOURS);
         // SAFETY: header and colour fit into one page, which a layout adds to the usable size.
         unsafe { self.start().add(self.slab.layout.stride_bytes - above) }
     }
 
     /// The inaccessible range below the stack.
-    #[must_use]
-    pub fn guard(self) -> Range<usize> {
+    pub(super) fn guard(self) -> Range<usize> {
         self.start().addr().get()..self.limit().addr().get()
     }
 
     /// Usable bytes, from limit to base.
-    #[must_use]
-    pub fn size_bytes(self) -> usize {
+    pub(super) fn size_bytes(self) -> usize {
         self.base().addr().get() - self.limit().addr().get()
     }
 
     /// Bytes of address space, guard and header included.
-    #[must_use]
-    pub fn reserved_bytes(self) -> usize {
+    pub(super) fn reserved_bytes(self) -> usize {
         self.slab.layout.stride_bytes
     }
 
-    /// The deepest use since the stack was last cleaned, in bytes below the base, see
-    /// [`Stack::high_water_bytes`](super::Stack::high_water_bytes). From any thread.
-    #[must_use]
-    pub fn high_water_bytes(self) -> usize {
-        super::residency::high_water_bytes(self)
+    /// Where it is.
+    pub(super) fn place(self) -> SlotRef {
+        let start = self.start().addr().get();
+        SlotRef {
+            start,
+            limit: self.limit().addr().get(),
+            base: self.base(),
+            end: start + self.slab.layout.stride_bytes,
+            header: self.header(),
+        }
     }
 
     /// The slot leaves the depot: a stack will run here.
@@ -237,12 +235,6 @@ impl SlotRef {
         }
     }
 
-    /// The addresses of the whole slot.
-    pub(super) fn span(self) -> Range<usize> {
-        let start = self.start().addr().get();
-        start..start + self.slab.layout.stride_bytes
-    }
-
     pub(super) fn class(self) -> &'static Class {
         self.slab.class
     }
@@ -258,22 +250,22 @@ impl SlotRef {
     }
 
     /// Whether `next` is the slot immediately above.
-    fn precedes(self, next: SlotRef) -> bool {
+    fn precedes(self, next: Slot) -> bool {
         ptr::eq(self.slab, next.slab) && self.index + 1 == next.index
     }
 }
 
-impl PartialEq for SlotRef {
-    fn eq(&self, other: &SlotRef) -> bool {
+impl PartialEq for Slot {
+    fn eq(&self, other: &Slot) -> bool {
         ptr::eq(self.slab, other.slab) && self.index == other.index
     }
 }
 
-impl Eq for SlotRef {}
+impl Eq for Slot {}
 
-impl fmt::Debug for SlotRef {
+impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlotRef")
+        f.debug_struct("Slot")
             .field("limit", &self.limit())
             .field("base", &self.base())
             .finish_non_exhaustive()
@@ -286,7 +278,7 @@ impl fmt::Debug for SlotRef {
 /// # Safety
 ///
 /// The caller owns the slots, and nothing on them will be read again.
-pub(super) unsafe fn discard(slots: &mut [SlotRef]) {
+pub(super) unsafe fn discard(slots: &mut [Slot]) {
     slots.sort_unstable_by_key(|slot| slot.order());
     for run in slots.chunk_by(|low, high| low.precedes(*high)) {
         let start = run[0].limit();

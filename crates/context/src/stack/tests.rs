@@ -93,7 +93,7 @@ unsafe fn say_owner(owner: *const (), out: &mut dyn fmt::Write) {
 }
 
 fn owner_text(stack: &Stack) -> Option<String> {
-    let (owner, describe) = owner_of(stack.slot)?;
+    let (owner, describe) = owner_of(stack.slot.place())?;
     let mut text = String::new();
     // SAFETY: these tests only set `say_owner`, which does not look behind the pointer.
     unsafe { describe(owner, &mut text) };
@@ -138,9 +138,9 @@ fn a_dropped_stack_gives_its_memory_back() {
         // SAFETY: usable bytes of a stack of ours.
         unsafe { place.write_volatile(1) };
     }
-    assert_eq!(residency::resident_bytes(slot), 2 * page_bytes());
+    assert_eq!(residency::resident_bytes(slot.place()), 2 * page_bytes());
     drop(stack);
-    assert_eq!(residency::resident_bytes(slot), 0);
+    assert_eq!(residency::resident_bytes(slot.place()), 0);
 }
 
 /// Locked memory cannot be discarded, so the owner must be cleared by hand.
@@ -222,5 +222,131 @@ fn errors_name_the_limit() {
         error(Limit::Overcommit)
             .to_string()
             .contains("vm.overcommit_memory")
+    );
+}
+
+// contract: C17
+#[test]
+fn a_stack_without_a_guard_has_its_whole_size_and_no_guard() {
+    // SAFETY: nothing runs there.
+    let config = unsafe { StackConfig::unguarded(100_000) }.unwrap();
+    assert_eq!(config.guard_bytes(), 0);
+    let [lower, upper] = [(); 2].map(|()| Stack::new(&config).unwrap());
+    assert!(lower.guard().is_empty());
+    assert!(lower.size_bytes() >= 100_000);
+    // The neighbour's last byte is mapped: nothing lies between.
+    assert_eq!(
+        lower.guard().start + config.reserved_bytes(),
+        upper.limit().addr().get()
+    );
+    for place in [
+        upper.limit().as_ptr(),
+        upper.limit().as_ptr().wrapping_sub(1),
+    ] {
+        // SAFETY: inside of either stack, of which nobody uses the other's last byte.
+        unsafe { place.write_volatile(1) };
+    }
+    let found = lookup(lower.limit().addr().get()).unwrap();
+    assert!(found.guard().is_empty() && !found.is_provided());
+    // SAFETY: nothing is made.
+    assert!(unsafe { StackConfig::unguarded(100) }.is_err());
+    assert_ne!(config, StackConfig::new(100_000, 0).unwrap());
+}
+
+// contract: C17
+#[test]
+fn a_stack_that_is_not_pooled_is_never_kept() {
+    let config = config_of_one_test(7 << 20).pooled(false);
+    let mut cache = StackCache::default();
+    for _ in 0..3 {
+        let stack = cache.get(&config).unwrap();
+        let slot = stack.slot;
+        assert_eq!(stack.high_water_bytes(), 0);
+        // SAFETY: usable bytes of a stack of ours.
+        unsafe { stack.base().as_ptr().wrapping_sub(1).write_volatile(1) };
+        cache.put(stack);
+        assert_eq!(cache.stats().stacks, 0);
+        assert_eq!(residency::resident_bytes(slot.place()), 0);
+    }
+    let pooled = config.pooled(true);
+    assert_eq!(pooled, config_of_one_test(7 << 20));
+    let stack = cache.get(&pooled).unwrap();
+    assert!(!config.is_of(&stack));
+    cache.put(stack);
+    assert_eq!(cache.stats().stacks, 1);
+}
+
+/// What the kernel prints of the mapping that `addr` lies in.
+fn smaps_of(addr: usize) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let range_of = |line: &str| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let parse = |text| usize::from_str_radix(text, 16).ok();
+        Some(parse(start)?..parse(end)?)
+    };
+    let mut text = String::new();
+    let mut inside = false;
+    for line in smaps.lines() {
+        if let Some(range) = range_of(line) {
+            inside = range.contains(&addr);
+        }
+        if inside {
+            text += line;
+            text += "\n";
+        }
+    }
+    text
+}
+
+// contract: C17
+#[test]
+fn huge_pages_are_kept_away_from_stacks() {
+    if !std::fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
+        println!("skipped: this kernel has no huge pages");
+        return;
+    }
+    // Large enough for a huge page, with and without a guard that would be in its way.
+    for config in [
+        StackConfig::new(9 << 20, 0).unwrap(),
+        // SAFETY: nothing runs there.
+        unsafe { StackConfig::unguarded(9 << 20) }.unwrap(),
+    ] {
+        let stack = Stack::new(&config).unwrap();
+        for offset in (0..stack.size_bytes()).step_by(page_bytes()) {
+            // SAFETY: usable bytes of a stack of ours.
+            unsafe {
+                stack
+                    .limit()
+                    .as_ptr()
+                    .wrapping_add(offset)
+                    .write_volatile(1)
+            };
+        }
+        let text = smaps_of(stack.limit().addr().get());
+        assert!(text.contains("AnonHugePages:         0 kB"), "{text}");
+        let flags = text.lines().find(|line| line.starts_with("VmFlags:"));
+        assert!(flags.is_some_and(|flags| flags.contains(" nh")), "{text}");
+    }
+}
+
+// contract: C17
+#[test]
+fn the_bounds_of_a_cache_are_those_of_the_process_when_it_was_made() {
+    let before = CacheLimits::of_process();
+    assert_eq!(before, CacheLimits::default());
+    let few = CacheLimits {
+        stacks_max: 2,
+        ..before
+    };
+    few.set_for_process();
+    let mut cache = StackCache::default();
+    before.set_for_process();
+    let config = StackConfig::default();
+    let stacks = [(); 5].map(|()| cache.get(&config).unwrap());
+    stacks.into_iter().for_each(|stack| cache.put(stack));
+    let stats = cache.stats();
+    assert!(
+        stats.stacks <= 2 && stats.stacks as u64 + stats.spilled == 5,
+        "{stats:?}"
     );
 }

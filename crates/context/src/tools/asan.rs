@@ -4,7 +4,9 @@
 //! are learned from the sanitizer when the flow is left, by whoever arrives.
 //!
 //! Leak detection reads the stacks of threads only, so each coroutine stack is a root while somebody owns it. (The whole
-//! slab cannot be: reading a guard is a fault.)
+//! slab cannot be: reading a guard is a fault.) It does not read the fake stacks of suspended flows: what only a local there
+//! refers to counts as leaked if the process ends before the flow does, unless it runs with
+//! `ASAN_OPTIONS=detect_stack_use_after_return=0`, which does without fake stacks.
 #![expect(unsafe_code, reason = "calls the sanitizer's run-time library")]
 
 use core::ptr;

@@ -36,6 +36,8 @@ pub(crate) mod valgrind;
 pub use notes::Notes;
 #[cfg(any(sinew_asan, sinew_tsan, sinew_msan))]
 pub(crate) use notes::arrive_first;
+#[cfg(sinew_msan)]
+pub(crate) use notes::take_as_written;
 pub(crate) use notes::{arrive, leave, leave_for_good, stack_idle, stack_in_use};
 
 use core::mem::MaybeUninit;

@@ -1,7 +1,8 @@
 //! MemorySanitizer: it knows the bounds of the stack that it is on.
 //!
 //! Owns: the bounds of a flow's stack, in the flow's context; see `asan` for how a thread's are learned.
-//! Compiled, and not run by the project: that takes an instrumented standard library.
+//! Its runs take an instrumented standard library. What code without instruments writes, assembly and C libraries but libc's
+//! intercepted functions, counts as never written.
 #![expect(unsafe_code, reason = "calls the sanitizer's run-time library")]
 
 use core::ptr;
@@ -31,6 +32,14 @@ impl Notes {
         let (limit, bytes) = bounds(base);
         Self { limit, bytes }
     }
+}
+
+/// A word is handed over by assembly, whose operands the sanitizer wants written, all bits of them: those that were not count as
+/// written from here on. (What lies behind the pointers that most words are is still looked at.)
+#[inline(always)]
+pub(crate) fn take_as_written(word: &mut core::mem::MaybeUninit<usize>) {
+    // SAFETY: a word that belongs to the caller.
+    unsafe { __msan_unpoison(word.as_mut_ptr().expose_provenance(), size_of::<usize>()) };
 }
 
 /// # Safety

@@ -18,6 +18,7 @@ use crate::facade::{AtomicU8, const_unless_loom};
 use crate::inbox::{Inbox, Link, Push};
 
 /// See the file's head.
+#[repr(C)]
 pub struct Call {
     link: Link,
     raised: AtomicU8,
@@ -37,13 +38,30 @@ impl Call {
     ///
     /// As for [`Inbox::push`]: the call stays in place until it has been answered. It is always the same inbox.
     pub unsafe fn raise(&self, inbox: &Inbox, tag: usize) -> Push {
+        // SAFETY: passed on to the caller.
+        unsafe { self.raise_with(inbox, tag, || {}) }
+    }
+
+    /// As [`raise`](Self::raise); calls `give` before, if the call is not under way: what that leaves, a counted reference for one, is the
+    /// owner's for this one answer.
+    ///
+    /// # Safety
+    ///
+    /// As for [`raise`](Self::raise).
+    pub unsafe fn raise_with(&self, inbox: &Inbox, tag: usize, give: impl FnOnce()) -> Push {
         // ORDERING: Release: pairs with the Acquire of `answer`, which sees what the caller left to be looked at.
         // Acquire: the link is this thread's after the owner's answer.
         if self.raised.swap(1, AcqRel) != 0 {
             return Push::Queued;
         }
+        give();
         // SAFETY: I1; the rest is passed on to the caller.
         unsafe { inbox.push(NonNull::from(&self.link), tag) }
+    }
+
+    /// The link by which the owner finds the call in its inbox.
+    pub fn of_link(link: NonNull<Link>) -> NonNull<Self> {
+        link.cast()
     }
 
     /// The owner has taken the link out of its inbox, and looks after this.

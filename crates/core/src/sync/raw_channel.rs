@@ -6,7 +6,7 @@
 //! - I1. While a receiver that could still be claimed waits, the buffer is empty and no sender of another party waits, but for
 //!   one that is about to try again.
 //! - I2. While a sender that could still be claimed waits, the buffer is full and the channel is not closed.
-//! - I3. A closed channel has nobody waiting who could still be claimed, and its buffer only shrinks.
+//! - I3. A closed channel has nobody waiting who could still be claimed, and its buffer only shrinks, but for what comes back.
 //! - I4. A value is in one place: the caller's hands, a waiting sender's slot, the buffer, or the slot of a claimed receiver.
 //! - I5. No code of the user's runs under the lock: values are only moved there; they are dropped outside.
 //!
@@ -392,7 +392,8 @@ impl<T> Channel<T> {
         let Some(value) = state.buffer.pop(&mut retired) else {
             return self.get_from_sender(state);
         };
-        if state.senders.is_empty() {
+        // A value that came back may have been one more than the limit: then no place was freed.
+        if state.senders.is_empty() || state.buffer.len() >= self.limit {
             drop(state);
         } else {
             refill(state);
@@ -487,6 +488,8 @@ impl<T> State<T> {
         (opened, senders, receivers)
     }
 }
+
+mod polled;
 
 /// Moves the value of the first waiting sender into the place that was just freed in the buffer, and wakes it.
 fn refill<T>(mut state: Guard<'_, State<T>>) {

@@ -17,6 +17,8 @@
 //! waited for the one `set` there is may let go of the event, though `set` has not returned.
 #![expect(unsafe_code, reason = "waits through the queue")]
 
+mod polled;
+
 use core::fmt;
 use core::mem;
 use core::ptr;

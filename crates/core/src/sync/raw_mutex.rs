@@ -343,7 +343,8 @@ impl RawMutex {
         let ticket = unsafe { &*first.slot().cast::<Ticket>() };
         // SAFETY: claimed by this thread, so nobody else reaches the ticket.
         ticket.handed.with_mut(|handed| unsafe { *handed = true });
-        self.owner.store(ticket.owner, Relaxed);
+        // ORDERING: Release: who sees the new owner sees that it is claimed, so does not take it for one that waits here still.
+        self.owner.store(ticket.owner, Release);
         self.word.fetch_and(!cleared, Relaxed);
         drop(queue);
         // What the mutex guards goes over with the wake, as the slot does.

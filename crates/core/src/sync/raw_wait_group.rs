@@ -9,6 +9,8 @@
 //! a claim stands. A group can be used again.
 #![expect(unsafe_code, reason = "waits through the queue")]
 
+mod polled;
+
 use core::error::Error;
 use core::fmt;
 use core::ptr;

@@ -41,9 +41,11 @@
 //! common to kernels and runtimes.
 
 mod node;
+mod slack;
 mod wheel;
 
 pub use node::TimerNode;
+pub use slack::with_slack;
 pub use wheel::Wheel;
 
 /// The width of a tick, in nanoseconds: how late a wheel may fire a timer.

@@ -166,6 +166,39 @@ impl Queue {
         }
     }
 
+    /// As [`claim_front`](Self::claim_front), if `wanted` says so of the slot of the first waiter who has not been claimed by
+    /// others; that one keeps its place otherwise. Nodes of those who have are taken out up to it, so an empty queue means
+    /// afterwards that nobody waited here who could still be claimed.
+    pub fn claim_front_if(
+        &mut self,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<Claimed> {
+        loop {
+            let node = self.head()?;
+            // SAFETY: I1.
+            let first = unsafe { node.as_ref() };
+            let waiter = first.inner.with(|inner| {
+                // SAFETY: the caller holds the lock.
+                unsafe { (*inner).waiter }
+            });
+            // SAFETY: a linked node has a waiter, alive as long as the node is.
+            let is_armed = unsafe { &*waiter }.word.is_armed();
+            // SAFETY: the caller holds the lock.
+            if is_armed && !wanted(unsafe { first.slot() }) {
+                return None;
+            }
+            // SAFETY: I1; it is in this queue.
+            unsafe { self.remove(node) };
+            // SAFETY: a linked node has a waiter.
+            let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+            // SAFETY: the caller holds the lock, and the node was in the queue.
+            if unsafe { Waiter::claim_by(waiter, node, reason) } == Claim::Won {
+                return Some(Claimed { node, waiter });
+            }
+        }
+    }
+
     /// Takes every node out and claims its waiter with `reason`; those that were won are to be woken
     /// after the lock is given back.
     #[inline]
@@ -229,6 +262,13 @@ impl WakeList {
         }
     }
 
+    /// Whether nobody is to be woken.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
     /// Adds a claimed waiter.
     #[inline]
     pub fn push(&mut self, claimed: Claimed) {
@@ -262,10 +302,12 @@ impl WakeList {
     pub fn wake_all(mut self) -> usize {
         let mut count = 0;
         while !self.head.is_null() {
-            let mut taken = (ptr::null(), ptr::null());
             // SAFETY: claimed and not woken, as all in this list.
-            unsafe { edit(self.head, |inner| taken = (inner.next, inner.waiter)) };
-            let (next, waiter) = taken;
+            let (next, waiter) = unsafe { &*self.head }.inner.with(|inner| {
+                // SAFETY: its fields are the winner's. Only read: a party that is polled may be looking whether it is linked.
+                let inner = unsafe { &*inner };
+                (inner.next, inner.waiter)
+            });
             self.head = next;
             // SAFETY: a linked node had a waiter.
             let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };

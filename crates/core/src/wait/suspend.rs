@@ -55,8 +55,22 @@ pub enum Kind {
     Event = 11,
     /// The children of a scope to end.
     Scope = 12,
+    /// A reader-writer lock, to read.
+    Read = 13,
+    /// A reader-writer lock, to write.
+    Write = 14,
+    /// A condition variable to be notified.
+    Condvar = 15,
+    /// Permits of a semaphore.
+    Semaphore = 16,
+    /// The other parties of a barrier.
+    Barrier = 17,
+    /// Another's initialisation to end.
+    Once = 18,
     /// Whichever comes first of several things.
     Select = 20,
+    /// A std future to be ready.
+    Future = 21,
 }
 
 impl Kind {
@@ -76,9 +90,23 @@ impl Kind {
             10 => Self::Cancel,
             11 => Self::Event,
             12 => Self::Scope,
+            13 => Self::Read,
+            14 => Self::Write,
+            15 => Self::Condvar,
+            16 => Self::Semaphore,
+            17 => Self::Barrier,
+            18 => Self::Once,
             20 => Self::Select,
+            21 => Self::Future,
             _ => Self::Nothing,
         }
+    }
+
+    /// Whether the thing waited for may be held by a coroutine before whose going on the waiter cannot go on:
+    /// [`owner_at`](crate::sync::owner_at) says by which.
+    #[must_use]
+    pub const fn has_owner(self) -> bool {
+        matches!(self, Self::Mutex | Self::Read | Self::Write | Self::Once)
     }
 
     /// What a listing calls it.
@@ -98,7 +126,14 @@ impl Kind {
             Self::Cancel => "cancel",
             Self::Event => "event",
             Self::Scope => "scope",
+            Self::Read => "read lock",
+            Self::Write => "write lock",
+            Self::Condvar => "condvar",
+            Self::Semaphore => "semaphore",
+            Self::Barrier => "barrier",
+            Self::Once => "once",
             Self::Select => "select",
+            Self::Future => "future",
         }
     }
 }

@@ -5,6 +5,7 @@
 )]
 #![allow(unsafe_code, reason = "implements the waiting side of the protocol")]
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use loom::cell::UnsafeCell;
@@ -19,8 +20,9 @@ pub(crate) struct Party {
     waiter: Waiter,
     node: Node,
     signals: Arc<Signals>,
-    /// What strikes each of its waits.
+    /// What strikes each of its waits, but for the first so many.
     rival: Option<Reason>,
+    spared: Cell<usize>,
 }
 
 struct Signals {
@@ -49,6 +51,10 @@ unsafe fn wake(waiter: NonNull<Waiter>) {
 
 impl Party {
     pub(crate) fn new(rival: Option<Reason>) -> Box<Self> {
+        Self::struck_after(0, rival)
+    }
+
+    pub(crate) fn struck_after(waits: usize, rival: Option<Reason>) -> Box<Self> {
         Box::new(Self {
             waiter: Waiter::new(&WAYS),
             node: Node::new(),
@@ -57,6 +63,7 @@ impl Party {
                 thread: thread::current(),
             }),
             rival,
+            spared: Cell::new(waits),
         })
     }
 }
@@ -72,7 +79,10 @@ unsafe impl Suspend for Party {
     }
 
     fn suspend(&self, _record: Record) -> Reason {
+        let spared = self.spared.get();
+        self.spared.set(spared.saturating_sub(1));
         if let Some(reason) = self.rival
+            && spared == 0
             && self.waiter.word.claim(reason) == Claim::Won
         {
             return self.waiter.word.finish();

@@ -10,6 +10,8 @@
     reason = "a failed run is repeated with the seed that it printed"
 )]
 
+pub(crate) mod oracle;
+
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -6,26 +6,34 @@
 //! - I1. A token fires once; its cause does not change afterwards.
 //! - I2. Whatever was registered before the firing is told once; whatever is registered after it is told at the registration.
 //! - I3. No lock is held while callbacks run or coroutines are told.
-//! - I4. A child that is gone, or a registration that was dropped, leaves nothing behind in its parent.
+//! - I4. A child that is gone, or a registration that was dropped, leaves nothing behind in its parent, whose memory follows
+//!   the number of those that are there.
 #![expect(unsafe_code, reason = "waits in the token's queue")]
 
 mod deadline;
 mod limited;
+mod listeners;
+mod polled;
+mod record;
+
+pub(crate) use deadline::{look_for_deadlocks_after, watch_stop};
+pub use record::CancelRecord;
+pub(crate) use record::Times;
 
 pub use limited::{shield, timeout, timeout_deadline};
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{fmt, mem, ptr};
+use std::{fmt, ptr};
 
 use sinew_core::lock::Lock;
 use sinew_core::wait::{Kind, Queue, Reason, Record, wait_in};
-use slab::Slab;
 
+use crate::cancel::listeners::Listeners;
 use crate::error::WaitError;
 use crate::scheduler::block::BlockRef;
 use crate::scheduler::current::{Place, place};
@@ -44,6 +52,21 @@ pub struct Cause {
     pub who: u64,
     /// When.
     pub when: Instant,
+}
+
+impl Cause {
+    /// That the calling party cancels now.
+    pub(crate) fn now(reason: String) -> Self {
+        let who = match place() {
+            Place::Coroutine(_, block) => block.id(),
+            Place::Thread | Place::Frame => 0,
+        };
+        Self {
+            reason: Arc::from(reason),
+            who,
+            when: clock::now(),
+        }
+    }
 }
 
 /// A wish to stop that can be asked, waited for, listened to and passed on.
@@ -67,7 +90,14 @@ pub struct CancelToken {
 
 /// A place in a token's list of those to tell.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key(Option<usize>);
+pub(crate) struct Key(Option<u64>);
+
+impl Key {
+    /// Whether there is such a place: it is not so if the token had fired before.
+    pub(crate) fn is_registered(self) -> bool {
+        self.0.is_some()
+    }
+}
 
 type Callback = Box<dyn FnOnce(&Cause) + Send>;
 
@@ -88,7 +118,7 @@ struct Shared {
 
 struct State {
     cause: Option<Cause>,
-    entries: Slab<Entry>,
+    entries: Listeners<Entry>,
 }
 
 impl CancelToken {
@@ -129,7 +159,7 @@ impl CancelToken {
             parent: parent.map(|parent| (parent.clone(), parent.register_child(weak.clone()))),
             state: Mutex::new(State {
                 cause: None,
-                entries: Slab::new(),
+                entries: Listeners::new(),
             }),
             waiters: Lock::new(Queue::new()),
         });
@@ -173,19 +203,11 @@ impl CancelToken {
     ///
     /// With the first panic of a callback, after all of them have run.
     pub fn cancel(&self, reason: impl Into<String>) {
-        let who = match place() {
-            Place::Coroutine(_, block) => block.id(),
-            Place::Thread | Place::Frame => 0,
-        };
-        self.fire(Cause {
-            reason: Arc::from(reason.into()),
-            who,
-            when: clock::now(),
-        });
+        self.fire(Cause::now(reason.into()));
     }
 
     /// Fires this token and all below it, level by level, in the order of their making: a deep tree needs no deep stack.
-    fn fire(&self, cause: Cause) {
+    pub(crate) fn fire(&self, cause: Cause) {
         let mut tokens = VecDeque::from([self.clone()]);
         let mut panicked = None;
         while let Some(token) = tokens.pop_front() {
@@ -218,11 +240,11 @@ impl CancelToken {
             state.cause = Some(cause.clone());
             // ORDERING: Release: who sees the flag sees what came before the cancel.
             self.shared.fired.store(true, Release);
-            mem::take(&mut state.entries)
+            state.entries.take_all()
         };
         let waiters = self.shared.waiters.lock().claim_all(Reason::Woken);
         waiters.wake_all();
-        entries.into_iter().map(|(_, entry)| entry).collect()
+        entries
     }
 
     /// Whether the token has fired. A token with a deadline fires here if that has passed.
@@ -242,6 +264,13 @@ impl CancelToken {
         due
     }
 
+    /// Whether it has fired, deadlines that nobody has looked at aside.
+    #[inline]
+    pub(crate) fn has_fired(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `fire_one`.
+        self.shared.fired.load(Acquire)
+    }
+
     /// Whether it will fire by itself at some time: because of a deadline of its own, or of one above it. Takes no lock.
     pub(crate) fn has_deadline(&self) -> bool {
         let mut shared = &self.shared;
@@ -254,6 +283,14 @@ impl CancelToken {
                 None => return false,
             }
         }
+    }
+
+    /// Whether nobody else has it, and nothing above it fires it.
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_alone = Arc::strong_count(&self.shared) == 1 && self.shared.parent.is_none();
+        // ORDERING: pairs with the Release of the last clone's drop: a cancel before it is seen.
+        fence(Acquire);
+        is_alone
     }
 
     fn fire_deadline(&self) {
@@ -401,29 +438,17 @@ impl CancelToken {
         Key(None)
     }
 
-    /// Takes the coroutine out, if it is still there. Its end and `attach` may both do so, and another entry may have
-    /// got the place in between.
+    /// Takes the coroutine out, if it is still there: its end and `attach` may both do so.
     pub(crate) fn forget_coroutine(&self, key: Key) {
-        self.forget_if(key, |entry| matches!(entry, Entry::Coroutine(_)));
+        self.forget(key);
     }
 
     /// Takes a registration back, if it is still there.
     fn forget(&self, key: Key) {
-        self.forget_if(key, |_| true);
-    }
-
-    fn forget_if(&self, key: Key, wanted: impl FnOnce(&Entry) -> bool) {
-        let Some(index) = key.0 else { return };
-        let mut state = self.lock();
-        // After the firing the list is empty, and stays so.
-        let entry = match state.entries.get(index) {
-            Some(entry) if wanted(entry) => state.entries.try_remove(index),
-            _ => None,
-        };
-        if state.entries.is_empty() {
-            state.entries.shrink_to_fit();
-        }
-        drop(state);
+        let Some(number) = key.0 else { return };
+        // After the firing there are none.
+        let entry = self.lock().entries.remove(number);
+        // Outside of the lock: what a callback owns is the user's.
         drop(entry);
     }
 }

@@ -22,12 +22,22 @@ use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
 
 use crate::coroutine::control::{Control, State};
+use crate::coroutine::spares::Spares;
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::{Scheduler, current, forced, spawn};
 
 /// What coroutines belong to: made by [`anchor`].
 ///
-/// `'a` is the time in which its coroutines live; `'env` is what outlives it, and can be borrowed by them.
+/// `'a` is the time in which its coroutines live; `'env` is what outlives it, and can be borrowed by them. It belongs to its
+/// thread: it is neither `Send` nor `Sync`.
+///
+/// ```compile_fail,E0277
+/// sinew::coroutine::anchor(|a| {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| sinew::coroutine::Generator::new(a, |y| drop(y.suspend(1))).count());
+///     });
+/// });
+/// ```
 pub struct Anchor<'a, 'env: 'a> {
     core: Core,
     /// Invariant, as the other: neither may be shrunk or grown by coercion.
@@ -37,6 +47,7 @@ pub struct Anchor<'a, 'env: 'a> {
 
 /// The part without lifetimes.
 pub(super) struct Core {
+    spares: Spares,
     live: Cell<*const Control>,
     ended: Cell<*const Control>,
     /// The stacks of the scheduler around it; it outlives the anchor, which is a frame on the stack of one of its
@@ -48,6 +59,10 @@ pub(super) struct Core {
     /// At hand, because it takes a few divisions to lay out.
     default_config: StackConfig,
     closing: Cell<bool>,
+    /// How many records it has, if it stands in for an anchor.
+    pub(super) unanchored: Option<Cell<usize>>,
+    /// The same: kept for its coroutines. An anchor's is in its frame.
+    _alternate_stack: Option<AltStack>,
     /// The thread's.
     pub(super) errno: Errno,
     kept_panic: Cell<Option<Payload>>,
@@ -80,9 +95,11 @@ impl Anchor<'_, '_> {
 /// # Cancellation
 ///
 /// A body that swallows the unwind and suspends again is unwound again; after 16 times the process is ended with a
-/// report, because nothing that the body borrows may go before it. So do callbacks that are `extern "C"` and not
-/// `extern "C-unwind"` end the process, if they suspend and are unwound. Under `panic = "abort"` nothing can be
-/// unwound: there [`Suspender::suspend`](super::Suspender::suspend) fails until the body returns.
+/// report, because nothing that the body borrows may go before it. Where a frame lies in between that lets no panic through,
+/// as that of a callback that is `extern "C"` and not `extern "C-unwind"`, nothing is unwound: there
+/// [`Suspender::suspend`](super::Suspender::suspend) fails with `Ending`, and the body runs on until it returns, or suspends
+/// where it can be unwound. So it is everywhere under `panic = "abort"`. If it has asked 1,000 times and has not ended, the
+/// process is ended with the report. The module's documentation has a [table](super#what-a-body-may-do-about-it).
 ///
 /// # Panics
 ///
@@ -121,13 +138,13 @@ where
         Err(error) => panic!("no alternate signal stack for this thread: {error}"),
     };
     let anchor = Anchor {
-        core: Core::new(),
+        core: Core::new(current::scheduler_of_this_stack().map(Scheduler::stacks)),
         scope: PhantomData,
         env: PhantomData,
     };
     let result = catch_unwind(AssertUnwindSafe(|| f(&anchor)));
     anchor.core.close();
-    let kept = anchor.core.kept_panic.take();
+    let kept = anchor.core.take_panic();
     match result {
         Ok(value) => match kept {
             None => value,
@@ -143,18 +160,36 @@ where
 }
 
 impl Core {
-    fn new() -> Self {
+    fn new(scheduler_stacks: Option<NonNull<StackCache>>) -> Self {
         Self {
+            spares: Spares::new(),
             live: Cell::new(ptr::null()),
             ended: Cell::new(ptr::null()),
-            scheduler_stacks: current::scheduler_of_this_stack().map(Scheduler::stacks),
+            scheduler_stacks,
             own_stacks: UnsafeCell::new(None),
             ids: Cell::new(0..0),
             default_config: StackConfig::default(),
             closing: Cell::new(false),
+            unanchored: None,
+            _alternate_stack: None,
             errno: Errno::of_this_thread(),
             kept_panic: Cell::new(None),
         }
+    }
+
+    /// What stands in for an anchor. Its coroutines may outlive any scheduler, so it has stacks of its own.
+    pub(super) fn without_anchor(alternate_stack: AltStack) -> Self {
+        Self {
+            unanchored: Some(Cell::new(0)),
+            _alternate_stack: Some(alternate_stack),
+            ..Self::new(None)
+        }
+    }
+
+    /// Memory for records.
+    #[inline]
+    pub(super) fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     /// Whether the anchor's end has begun: what is made now never runs.
@@ -188,6 +223,9 @@ impl Core {
         let control = unsafe { control.as_ref() };
         // SAFETY: passed on to the caller; the anchor does not move once it can be borrowed.
         unsafe { control.link(&self.live) };
+        if let Some(count) = &self.unanchored {
+            count.set(count.get() + 1);
+        }
     }
 
     pub(super) fn take_stack(&self, config: &StackConfig) -> Result<Stack, StackError> {
@@ -219,6 +257,10 @@ impl Core {
                 drop_payload(payload);
             }
         }
+    }
+
+    pub(super) fn take_panic(&self) -> Option<Payload> {
+        self.kept_panic.take()
     }
 
     /// Ends every coroutine, then frees the records.

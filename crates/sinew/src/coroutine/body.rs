@@ -19,6 +19,7 @@ use sinew_context::switch_final;
 
 use crate::coroutine::control::{Birth, Control};
 use crate::coroutine::estate::{Estate, Settled};
+use crate::coroutine::spares::Spares;
 use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{Word, is_inline, unpack};
 use crate::error::Error;
@@ -34,7 +35,7 @@ pub(super) struct Vtable {
     /// Drops the closure; hands out what that panicked with.
     pub(super) drop_closure: unsafe fn(&Control) -> Option<Payload>,
     /// Frees the record, whose closure is gone.
-    pub(super) free: unsafe fn(*mut ()),
+    pub(super) free: unsafe fn(*mut (), &Spares),
 }
 
 /// What a body ends with, unless it is being ended.
@@ -84,9 +85,14 @@ where
         catch_unwind(AssertUnwindSafe(|| drop(closure))).err()
     }
 
-    unsafe fn free(whole: *mut ()) {
-        // SAFETY: allocated by `allocate` for this type, and the caller's last use.
-        drop(unsafe { Box::from_raw(whole.cast::<Whole<F>>()) });
+    unsafe fn free(whole: *mut (), spares: &Spares) {
+        let whole = whole.cast::<Whole<F>>();
+        // SAFETY: made by `allocate` for this type, and the caller's last use.
+        unsafe { whole.drop_in_place() };
+        // SAFETY: a record's address.
+        let whole = unsafe { NonNull::new_unchecked(whole) };
+        // SAFETY: as above; it holds nothing any more.
+        unsafe { spares.give(whole) };
     }
 
     /// The first frame's function.
@@ -131,14 +137,18 @@ where
             control.check_fp_env();
             value
         }));
+        // From here on nobody is to suspend: destructors of the value, the error or a payload still run.
+        control.raise_fence();
         // SAFETY: as above.
         let estate = unsafe { control.estate() };
         if control.is_ending() {
             Self::end_unwanted(control, estate, result);
             return;
         }
+        let mut has_left_error = false;
         let result = if estate.is_used() {
             let (result, error) = settle(estate, result);
+            has_left_error = error.is_some();
             control.leave_error(error);
             result
         } else {
@@ -146,7 +156,7 @@ where
         };
         let outcome = match &result {
             Ok(_) if control.is_confirmed() => Outcome::Cancelled,
-            Ok(_) if control.has_left_error() => Outcome::Error,
+            Ok(_) if has_left_error => Outcome::Error,
             Ok(_) => Outcome::Returned,
             // The unwind of the scheduler's coroutine around this one: it goes on in the one who resumed.
             Err(payload) if forced::is_forced(&**payload) => Outcome::Cancelled,
@@ -213,7 +223,7 @@ fn keep_first(first: Payload, second: Payload) -> Payload {
 }
 
 /// Allocates the record of a new coroutine.
-#[inline]
+#[inline(always)]
 pub(super) fn allocate<F, In, Out, Ret>(
     core: &super::anchor::Core,
     closure: F,
@@ -223,11 +233,14 @@ where
     F: FnOnce(&Suspender<In, Out>, In) -> Ret,
 {
     let vtable = const { &Typed::<F, In, Out, Ret>::VTABLE };
-    let whole = Box::new(Whole {
-        control: Control::new(core, birth(vtable)),
-        closure: UnsafeCell::new(MaybeUninit::new(closure)),
-    });
-    let whole = NonNull::from(Box::leak(whole));
+    let whole = core.spares().take::<Whole<F>>();
+    // SAFETY: memory for this type, in nobody's use.
+    unsafe {
+        whole.write(Whole {
+            control: Control::new(core, birth(vtable)),
+            closure: UnsafeCell::new(MaybeUninit::new(closure)),
+        })
+    };
     let control = whole.cast::<Control>();
     // SAFETY: just allocated.
     unsafe { control.as_ref() }.set_whole(whole.as_ptr().cast());

@@ -70,6 +70,11 @@ impl<'a, T: 'a> Generator<'a, T> {
             }),
         }
     }
+
+    #[cfg(feature = "backtrace")]
+    pub(super) fn coroutine(&self) -> &Coroutine<'a, (), T, ()> {
+        &self.coroutine
+    }
 }
 
 impl<T> Iterator for Generator<'_, T> {

@@ -15,15 +15,20 @@ use std::panic::{Location, resume_unwind};
 use std::ptr::NonNull;
 
 use sinew_context::stack::StackConfig;
+use sinew_context::stack::provided::Provided;
 
-use crate::coroutine::anchor::Anchor;
+use crate::cancel::CancelToken;
+use crate::coroutine::anchor::{Anchor, Core};
 use crate::coroutine::body::{self, End};
-use crate::coroutine::control::{Birth, Control, Entry, State};
-use crate::coroutine::suspender::Suspender;
+use crate::coroutine::control::{Birth, CANCELLED, Control, Entry, State, ValueTypes};
+use crate::coroutine::suspender::{Suspender, value_types};
+use crate::coroutine::unanchored;
 use crate::coroutine::word::{pack, unpack};
 use crate::error::Error;
 use crate::join::Outcome;
+use crate::scheduler::current;
 use crate::scheduler::spawn::SpawnError;
+use crate::stack::{Choice, Refused, Stack};
 
 /// A closure on a stack of its own, which suspends with an `Out`, is resumed with an `In` and ends with a `Ret`.
 ///
@@ -99,40 +104,38 @@ where
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
-        Self::make(anchor, None, false, anchor.core().default_config(), f)
+        let core = anchor.core();
+        Self::make(core, Options::DEFAULT, core.default_config(), None, f)
     }
 
     /// Options for a coroutine.
     pub fn builder<'env>(anchor: &'a Anchor<'a, 'env>) -> Builder<'a, 'env, In, Out, Ret> {
-        Builder {
-            anchor,
-            name: None,
-            stack_bytes: 0,
-            guard_bytes: 0,
-            fp_env: false,
-            values: PhantomData,
-        }
+        Builder::new(Some(anchor), None)
     }
 
     #[track_caller]
     #[inline]
     fn make<F>(
-        anchor: &'a Anchor<'a, '_>,
-        name: Option<Box<str>>,
-        fp_env: bool,
+        core: &Core,
+        options: Options,
         config: StackConfig,
+        provided: Option<Provided<'a>>,
         f: F,
     ) -> Self
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
         let location = Location::caller();
-        let core = anchor.core();
+        // SAFETY: the record drops it at the coroutine's end, which comes before the anchor's, which is within `'a`.
+        let provided = provided.map(|provided| unsafe { provided.outliving() });
         let control = body::allocate(core, f, |vtable| Birth {
             vtable,
             config,
-            name,
-            fp_env,
+            provided,
+            name: options.name,
+            fp_env: options.fp_env,
+            types: options.types,
+            token: options.token,
             location,
         });
         // SAFETY: new.
@@ -145,9 +148,95 @@ where
     }
 }
 
+impl<In: 'static, Out: 'static, Ret: 'static> Coroutine<'static, In, Out, Ret> {
+    /// A coroutine that belongs to no anchor: it can be kept anywhere on its thread, in a structure or a thread-local.
+    ///
+    /// For callbacks, and other places that no closure can be put around. The free [`suspend`](super::suspend) finds it. A
+    /// panic of a body that is ended by the drop of its handle is told by the panic hook only, for there is no anchor to
+    /// raise it. While a thread has such coroutines it keeps stacks and a signal stack for them; the last one takes them along.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses the thread an alternate signal stack, on which overflows are reported.
+    ///
+    /// # Safety
+    ///
+    /// A coroutine that has been resumed is Done, or its handle is dropped, before its thread ends: before the first
+    /// thread-local is destroyed whose value something on its stack borrows. In particular a handle is not forgotten or leaked
+    /// while its coroutine is suspended, nor kept in a thread-local that is destroyed later than one that is
+    /// borrowed, nor in the main thread's beyond the end of `main`.
+    ///
+    /// What an anchor does for its coroutines is the caller's to do here. On a stack may lie what must not go without its
+    /// destructor: a [`std::thread::scope`] whose threads have been lent a thread-local, for one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::coroutine::{Coroutine, Step, Suspender};
+    ///
+    /// struct Counter {
+    ///     ticks: Coroutine<'static, (), u64, ()>,
+    /// }
+    ///
+    /// // SAFETY: the counter is a local variable, and goes with this frame.
+    /// let ticks = unsafe {
+    ///     Coroutine::new_unanchored(|s: &Suspender<(), u64>, ()| {
+    ///         for n in 1.. {
+    ///             if s.suspend(n).is_err() {
+    ///                 break;
+    ///             }
+    ///         }
+    ///     })
+    /// };
+    /// let mut counter = Counter { ticks };
+    /// assert_eq!(counter.ticks.resume(()).unwrap(), Step::Suspended(1));
+    /// assert_eq!(counter.ticks.resume(()).unwrap(), Step::Suspended(2));
+    /// ```
+    #[track_caller]
+    pub unsafe fn new_unanchored<F>(f: F) -> Self
+    where
+        F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'static,
+    {
+        let options = Options {
+            types: Some(value_types::<In, Out>),
+            ..Options::DEFAULT
+        };
+        let core = unanchored::keeper();
+        // SAFETY: alive until its last record is freed; there is one at the end of `make`.
+        let core = unsafe { core.as_ref() };
+        Self::make(core, options, core.default_config(), None, f)
+    }
+
+    /// Options for a coroutine that belongs to no anchor.
+    ///
+    /// # Safety
+    ///
+    /// The duty of [`Coroutine::new_unanchored`], for what the builder makes.
+    pub unsafe fn builder_unanchored() -> Builder<'static, 'static, In, Out, Ret> {
+        Builder::new(None, Some(value_types::<In, Out>))
+    }
+}
+
+/// What a coroutine is made with, apart from its stack.
+struct Options {
+    name: Option<Box<str>>,
+    fp_env: bool,
+    types: Option<fn() -> ValueTypes>,
+    token: Option<CancelToken>,
+}
+
+impl Options {
+    const DEFAULT: Self = Self {
+        name: None,
+        fp_env: false,
+        types: None,
+        token: None,
+    };
+}
+
 impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     #[inline]
-    fn control(&self) -> &Control {
+    pub(super) fn control(&self) -> &Control {
         // SAFETY: a record is not freed before its handle, as long as that can be used.
         unsafe { self.control.as_ref() }
     }
@@ -190,10 +279,15 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
                 }
             }
         }
+        let _outside = current::SpinLocksOutside::note();
         let value = ManuallyDrop::new(value);
         // SAFETY: it has just been entered; the body's side takes the value.
-        let word = unsafe { control.switch_in(pack(&value)) };
-        if control.note_suspended() {
+        let arrival = unsafe { control.switch_in(pack(&value)) };
+        // The same as before. PERF: the next resume starts without waiting for a load.
+        self.control = Control::of_caller(arrival.context);
+        let control = self.control();
+        let word = arrival.word;
+        if control.note_stop() {
             // SAFETY: a suspend passes an `Out`, and leaves it to this side.
             return Ok(Step::Suspended(unsafe { unpack::<Out>(word) }));
         }
@@ -227,13 +321,32 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     /// Asks the coroutine to stop: from now on its suspends fail with `Cancelled` when they are resumed. One that has not
     /// run will not: its next resume, or its drop, drops the closure.
     ///
+    /// Its [token](Self::cancel_token) fires, if there is one; to give a reason, or from another thread, cancel that.
+    ///
     /// # Suspends
     ///
     /// Never; runs nothing of the body.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a callback of the token.
     pub fn cancel(&self) {
         if self.state() != State::Done {
-            self.control().cancel();
+            self.control().cancel(CANCELLED);
         }
+    }
+
+    /// The coroutine's cancel token.
+    ///
+    /// It is counted, outlives the coroutine, and fires from any thread: that asks the coroutine to stop, as
+    /// [`cancel`](Self::cancel) does, and what waits for the token, or is below it, is told. A coroutine that is dropped while it is
+    /// suspended, or never runs, or is suspended when its anchor ends, is asked to stop by its token, too.
+    ///
+    /// A request from another thread is seen at the latest by the first suspend that returns, or look at
+    /// [`Suspender::stopping`], that comes after it. It does not interrupt a body that runs, or wake what that waits for.
+    #[must_use]
+    pub fn cancel_token(&self) -> CancelToken {
+        self.control().token()
     }
 
     /// The id: unique in the process.
@@ -285,12 +398,35 @@ impl<In, Out, Ret> fmt::Debug for Coroutine<'_, In, Out, Ret> {
 /// Options for a [`Coroutine`]; made by [`Coroutine::builder`].
 #[must_use = "nothing is made before `build`"]
 pub struct Builder<'a, 'env, In, Out, Ret> {
-    anchor: &'a Anchor<'a, 'env>,
-    name: Option<Box<str>>,
-    stack_bytes: usize,
-    guard_bytes: usize,
-    fp_env: bool,
+    /// `None`: unanchored.
+    anchor: Option<&'a Anchor<'a, 'env>>,
+    stack: Choice,
+    provided: Option<Provided<'a>>,
+    options: Options,
     values: PhantomData<Invariant<In, Out, Ret>>,
+}
+
+impl<'a, 'env, In, Out, Ret> Builder<'a, 'env, In, Out, Ret> {
+    fn new(anchor: Option<&'a Anchor<'a, 'env>>, types: Option<fn() -> ValueTypes>) -> Self {
+        Self {
+            anchor,
+            stack: Choice::default(),
+            provided: None,
+            options: Options {
+                types,
+                ..Options::DEFAULT
+            },
+            values: PhantomData,
+        }
+    }
+}
+
+impl<In: 'static, Out: 'static, Ret> Builder<'_, '_, In, Out, Ret> {
+    /// Lets the free [`suspend`](super::suspend) find the coroutine, as [`Suspender::publish`] does, from the start.
+    pub fn published(mut self) -> Self {
+        self.options.types = Some(value_types::<In, Out>);
+        self
+    }
 }
 
 impl<'a, In, Out, Ret> Builder<'a, '_, In, Out, Ret>
@@ -301,21 +437,94 @@ where
 {
     /// A name, for reports.
     pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
-        self.name = Some(name.into());
+        self.options.name = Some(name.into());
         self
     }
 
-    /// The usable size of the stack, in bytes; 0 means the default of 248 KiB.
+    /// Cancelling `token` cancels the coroutine, whose own token will be a child of it.
+    pub fn cancel_parent(mut self, token: &CancelToken) -> Self {
+        self.options.token = Some(token.child());
+        self
+    }
+
+    /// The usable size of the stack, in bytes; at least 32 KiB and at most 1 GiB; 0 means the default of 248 KiB.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_bytes = bytes;
+        self.stack.set_size(bytes);
         self
     }
 
-    /// The size of the guard below the stack, in bytes; 0 means the default of one page. Make it as large as the
+    /// The size of the guard below the stack, in bytes, at most 1 GiB; 0 means the default of one page. Make it as large as the
     /// largest frame of foreign code that is compiled without stack probes.
     pub fn guard_size(mut self, bytes: usize) -> Self {
-        self.guard_bytes = bytes;
+        self.stack.set_guard(bytes);
         self
+    }
+
+    /// Does without a guard below the stack.
+    ///
+    /// # Safety
+    ///
+    /// What runs in the coroutine, signal handlers on its stack included, never needs more than the stack's size: below lies
+    /// another coroutine's memory, and an overflow overwrites it silently.
+    pub unsafe fn unguarded(mut self) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { self.stack.set_unguarded() };
+        self
+    }
+
+    /// Whether the stack is kept warm for others at the coroutine's end, which is the default. Otherwise it comes without memory
+    /// and its memory goes back to the kernel at the end: about 4 µs more for each coroutine, and nothing lingers.
+    pub fn pooled(mut self, is_pooled: bool) -> Self {
+        self.stack.set_pooled(is_pooled);
+        self
+    }
+
+    /// Has the coroutine run on memory of your own, instead of a stack of the size and guard said otherwise. The memory is dropped
+    /// when the coroutine has ended, by whoever finds it at its end; a panic of that drop is raised by the anchor.
+    ///
+    /// If it has a guard, an overflow is reported as any other.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if its size or its guard's is out of range; the memory comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
+    /// use sinew::stack::Stack;
+    /// use std::mem::MaybeUninit;
+    /// use std::ptr::NonNull;
+    ///
+    /// struct Borrowed<'s>(&'s mut [MaybeUninit<u8>]);
+    ///
+    /// // SAFETY: borrowed for as long; there is no guard, and the body below needs little.
+    /// unsafe impl Stack for Borrowed<'_> {
+    ///     fn base(&self) -> NonNull<u8> {
+    ///         NonNull::new(self.0.as_ptr_range().end.cast_mut().cast()).unwrap()
+    ///     }
+    ///     fn limit(&self) -> NonNull<u8> {
+    ///         NonNull::new(self.0.as_ptr().cast_mut().cast()).unwrap()
+    ///     }
+    ///     fn guard_bytes(&self) -> usize {
+    ///         0
+    ///     }
+    /// }
+    ///
+    /// let mut memory = Box::new_uninit_slice(256 * 1024);
+    /// let memory = Borrowed(&mut memory);
+    /// anchor(|a| {
+    ///     let mut answer = Coroutine::builder(a)
+    ///         .stack(memory)
+    ///         .unwrap()
+    ///         .build(|_: &Suspender<i32, ()>, n| n * 2)
+    ///         .unwrap();
+    ///     assert_eq!(answer.resume(21).unwrap(), Step::Done(42));
+    /// });
+    /// ```
+    pub fn stack<S: Stack + 'a>(mut self, memory: S) -> Result<Self, Refused<S>> {
+        self.provided = Some(Provided::new(memory)?);
+        Ok(self)
     }
 
     /// Whether the coroutine has floating-point control words of its own: rounding modes, precision and exception masks,
@@ -324,7 +533,7 @@ where
     /// Without it the words are the resumer's: foreign code in the body that changes them has to change them back before it
     /// suspends or returns. A debug build panics there if they are found changed, in the body.
     pub fn fp_env(mut self, own: bool) -> Self {
-        self.fp_env = own;
+        self.options.fp_env = own;
         self
     }
 
@@ -333,33 +542,42 @@ where
     /// # Errors
     ///
     /// `Invalid` if a size is out of range; the closure comes back.
+    ///
+    /// # Panics
+    ///
+    /// An unanchored one as [`Coroutine::new_unanchored`].
     #[track_caller]
     pub fn build<F>(self, f: F) -> Result<Coroutine<'a, In, Out, Ret>, SpawnError<F>>
     where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
-        match StackConfig::new(self.stack_bytes, self.guard_bytes) {
-            Ok(config) => {
-                let Self {
-                    anchor,
-                    name,
-                    fp_env,
-                    ..
-                } = self;
-                Ok(Coroutine::make(anchor, name, fp_env, config, f))
-            }
-            Err(error) => Err(SpawnError::invalid(error, f)),
-        }
+        let config = match self.stack.config() {
+            Ok(config) => config,
+            Err(error) => return Err(SpawnError::invalid(error, f)),
+        };
+        let core = match self.anchor {
+            Some(anchor) => NonNull::from(anchor.core()),
+            None => unanchored::keeper(),
+        };
+        // SAFETY: the anchor is borrowed; a keeper is alive until its last record is freed, and gets one.
+        let core = unsafe { core.as_ref() };
+        Ok(Coroutine::make(
+            core,
+            self.options,
+            config,
+            self.provided,
+            f,
+        ))
     }
 }
 
 impl<In, Out, Ret> fmt::Debug for Builder<'_, '_, In, Out, Ret> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("name", &self.name)
-            .field("stack_bytes", &self.stack_bytes)
-            .field("guard_bytes", &self.guard_bytes)
-            .field("fp_env", &self.fp_env)
+            .field("name", &self.options.name)
+            .field("stack", &self.stack)
+            .field("provided", &self.provided)
+            .field("fp_env", &self.options.fp_env)
             .finish_non_exhaustive()
     }
 }

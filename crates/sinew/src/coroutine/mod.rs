@@ -21,6 +21,9 @@
 //! });
 //! ```
 //!
+//! The guide `docs/guide/coroutines.md` goes from a generator and a tree walk to a parser turned inside out and a C library's
+//! callback.
+//!
 //! # Why the anchor
 //!
 //! A suspended stack holds borrows: of thread-locals, of scoped threads, of the frames around it. A handle that is
@@ -38,6 +41,21 @@
 //! | its handle is dropped, or its anchor ends, while it is suspended | its frames are unwound; Cancelled |
 //! | it panics while it is unwound | Error; the anchor raises the first such panic at its end |
 //!
+//! # What a body may do about it
+//!
+//! The frames of a suspended coroutine that is dropped, or whose anchor ends, are unwound by a panic with a private payload.
+//! Before each such raise it is made sure that it will be caught by the body's end, or by the body.
+//!
+//! | the body | result |
+//! |---|---|
+//! | lets it pass, or catches it and returns | every destructor and cleanup has run, once; Cancelled |
+//! | catches it and suspends again | unwound again; after 16 times the process ends with a report |
+//! | suspends in a destructor that it runs | `State`; the unwind goes on |
+//! | panics in a destructor that it runs | the process ends, as everywhere in Rust |
+//! | has a frame in between that cannot be unwound (an `extern "C"` callback, code without unwind tables), or the program is built with `panic = "abort"` | [`SuspendError::Ending`], and `State` afterwards; the body runs on until it returns, or suspends where it can be unwound; after 1,000 more tries the process ends with the report |
+//! | is in a destructor that a panic of the thread runs | as in the line above, with `State` |
+//! | resumes or drops others meanwhile | they are resumed and unwound as ever |
+//!
 //! | file | owns |
 //! |---|---|
 //! | `anchor` | the list of coroutines, their stacks, the end of all of them |
@@ -45,7 +63,9 @@
 //! | `body` | the closure, and the first frame of a stack |
 //! | `handle` | the side that resumes |
 //! | `suspender` | the side that suspends |
+//! | `unanchored` | what keeps coroutines that have no anchor |
 //! | `fence` | what keeps one from suspending inside a limit or a scope |
+//! | `spares` | memory of records, to be used again |
 //! | `word` | how values cross a switch |
 //! | `generator` | the iterator |
 //!
@@ -71,7 +91,11 @@ mod estate;
 mod fence;
 mod generator;
 mod handle;
+mod spares;
 mod suspender;
+mod unanchored;
+#[cfg(feature = "backtrace")]
+mod walked;
 mod word;
 
 pub use anchor::{Anchor, anchor};
@@ -80,7 +104,7 @@ pub use control::State;
 pub(crate) use fence::Fence;
 pub use generator::{Generator, Yielder};
 pub use handle::{Builder, Coroutine, ResumeError, Step};
-pub use suspender::{SuspendError, Suspender};
+pub use suspender::{SuspendError, Suspender, suspend};
 
 pub(crate) use estate::{Estate, Settled};
 
@@ -88,6 +112,11 @@ pub(crate) use estate::{Estate, Settled};
 pub mod error {
     pub use super::context::{last, set, take, with_context};
 }
+
+/// The guide's listings are examples that run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/guide/coroutines.md")]
+struct Guide;
 
 /// Whether the calling code runs on a coroutine's stack.
 pub(crate) fn is_inside() -> bool {

@@ -1,23 +1,43 @@
 //! The body's side: how it suspends, and what it can ask.
 //!
 //! Owns: nothing; a suspender is the record seen from inside, borrowed for as long as the body runs.
+//!
+//! Invariants
+//! - I1. The types that a record has published outlive everything (only then two types with one `TypeId` are the same,
+//!   lifetimes included) and are its own, or those that subtyping allows for its suspender.
 #![expect(unsafe_code, reason = "switches stacks")]
 
+use std::any::TypeId;
 use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-use sinew_context::switch_word;
+use sinew_context::arch::stack_pointer;
+use sinew_context::stack;
+use sinew_context::switch_beside;
 
-use crate::coroutine::control::Control;
+use crate::cancel::CancelToken;
+use crate::coroutine::control::{self, Control, ValueTypes};
 use crate::coroutine::word::{pack, unpack};
 use crate::error::WaitError;
 
 /// A coroutine's way back to whoever resumed it. Its body is given one, and cannot keep it.
 ///
-/// `In` is what each resume hands in, `Out` what each suspend hands out.
+/// `In` is what each resume hands in, `Out` what each suspend hands out. It belongs to its thread: it is neither `Send` nor `Sync`.
+///
+/// ```compile_fail,E0277
+/// use sinew::coroutine::{Coroutine, Suspender, anchor};
+///
+/// anchor(|a| {
+///     let _ = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+///         std::thread::scope(|scope| {
+///             scope.spawn(|| s.suspend(()).is_ok());
+///         });
+///     });
+/// });
+/// ```
 #[repr(transparent)]
 pub struct Suspender<In, Out> {
     control: Control,
@@ -60,7 +80,9 @@ impl<In, Out> Suspender<In, Out> {
     ///   another coroutine that this one has resumed, or in one of a scheduler; also in a destructor that runs because
     ///   this coroutine panics or is being unwound, in a panic hook, in a cleanup or a callback of an event, and inside a limit
     ///   or a scope that this coroutine has opened.
-    /// - [`SuspendError::Ending`] under `panic = "abort"` only: the coroutine is being ended, and has to return.
+    /// - [`SuspendError::Ending`] if the coroutine is being ended and cannot be unwound from here: a frame lies in between that lets
+    ///   no panic through, as that of an `extern "C"` callback, or the program is built with `panic = "abort"`. The body has to
+    ///   return. No value has come in. Later calls fail with `State`, or unwind where that has become possible.
     #[inline]
     pub fn suspend(&self, out: Out) -> Result<In, SuspendError<In, Out>> {
         if !self.control.may_suspend() && self.control.refuse() {
@@ -70,10 +92,9 @@ impl<In, Out> Suspender<In, Out> {
         let number = self.control.errno().get();
         let out = ManuallyDrop::new(out);
         let body = self.control.body.get();
-        let caller = self.control.caller.get();
-        // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context was saved
-        // by the `switch_in` that runs it. The other side takes `out`.
-        let word = unsafe { switch_word(body, caller, pack(&out)).word };
+        // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context, which lies above
+        // `body`, was saved by the `switch_in` that runs it. The other side takes `out`.
+        let word = unsafe { switch_beside::<1>(body, pack(&out)).word };
         self.control.errno().set(number);
         if self.control.is_cancelled() {
             if self.control.must_end() {
@@ -93,6 +114,12 @@ impl<In, Out> Suspender<In, Out> {
         self.control.is_cancelled()
     }
 
+    /// The coroutine's cancel token, as [`Coroutine::cancel_token`](super::Coroutine::cancel_token) gives it.
+    #[must_use]
+    pub fn cancel_token(&self) -> CancelToken {
+        self.control.token()
+    }
+
     /// Records that the body stops because it was asked to: the outcome will be [`crate::Outcome::Cancelled`]. The value
     /// that the body returns is handed over nevertheless.
     ///
@@ -105,6 +132,74 @@ impl<In, Out> Suspender<In, Out> {
         } else {
             Err(WaitError::State)
         }
+    }
+}
+
+impl<In: 'static, Out: 'static> Suspender<In, Out> {
+    /// Lets the free [`suspend`] find this coroutine, from now on. Its types have to outlive everything for that.
+    pub fn publish(&self) {
+        self.control.set_types(value_types::<In, Out>);
+    }
+}
+
+/// What identifies the types of a coroutine's values.
+pub(super) fn value_types<In: 'static, Out: 'static>() -> ValueTypes {
+    (TypeId::of::<In>(), TypeId::of::<Out>())
+}
+
+/// As [`Suspender::suspend`] of the innermost running coroutine: for deep chains of calls, and callbacks, that no suspender is
+/// handed through.
+///
+/// The coroutine has to be one that has [published](Suspender::publish) its types: by that method, by
+/// [`Builder::published`](super::Builder::published), or because it is [unanchored](super::Coroutine::new_unanchored). Then
+/// `In` and `Out` have to be exactly those types, which is looked at when this is called.
+///
+/// # Suspends
+///
+/// Always, unless it fails with `State`.
+///
+/// # Cancellation
+///
+/// As [`Suspender::suspend`].
+///
+/// # Errors
+///
+/// As [`Suspender::suspend`]; also [`SuspendError::State`], with `out` in it, outside of a stand-alone coroutine, in one of a
+/// scheduler that was started in it, and if the innermost coroutine has not published its types or has others.
+///
+/// # Examples
+///
+/// ```
+/// use sinew::coroutine::{self, Coroutine, Step, Suspender, anchor};
+///
+/// fn report(done: u32) -> bool {
+///     // `true`: go on.
+///     coroutine::suspend::<bool, u32>(done).unwrap_or(false)
+/// }
+///
+/// anchor(|a| {
+///     let mut work = Coroutine::new(a, |s: &Suspender<bool, u32>, _go| {
+///         s.publish();
+///         (1..100).take_while(|n| report(*n)).count()
+///     });
+///     assert_eq!(work.resume(true).unwrap(), Step::Suspended(1));
+///     assert_eq!(work.resume(true).unwrap(), Step::Suspended(2));
+///     assert_eq!(work.resume(false).unwrap(), Step::Done(1));
+/// });
+/// assert!(!report(7), "nobody to report to");
+/// ```
+pub fn suspend<In: 'static, Out: 'static>(out: Out) -> Result<In, SuspendError<In, Out>> {
+    let owner = stack::lookup(stack_pointer()).and_then(stack::owner_of);
+    let control = owner
+        .filter(|(_, describe)| ptr::fn_addr_eq(*describe, control::DESCRIBE))
+        // SAFETY: a record outlives its hold on the stack, which the caller runs on.
+        .map(|(owner, _)| unsafe { &*owner.cast::<Control>() });
+    match control {
+        Some(control) if control.types() == Some(value_types::<In, Out>()) => {
+            // SAFETY: I1: these are its types; the caller runs on its stack, and the reference stays here.
+            unsafe { Suspender::new(control) }.suspend(out)
+        }
+        _ => Err(SuspendError::State(out)),
     }
 }
 
@@ -121,7 +216,7 @@ pub enum SuspendError<In, Out> {
     Cancelled(In),
     /// Not possible here or now; this is the value that was to go out.
     State(Out),
-    /// The coroutine is being ended and cannot be unwound, under `panic = "abort"`: it has to return.
+    /// The coroutine is being ended, and cannot be unwound from here: it has to return.
     Ending,
 }
 

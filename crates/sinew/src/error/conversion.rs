@@ -4,6 +4,7 @@
 //! The place of the new error is that of the `?` or of the call that converts.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 
 use crate::coroutine::cleanup::{CleanupError, DeferError};
@@ -13,11 +14,13 @@ use crate::event::{CreateError, Missing, Refusal, TableWaitError};
 use crate::join::JoinError;
 use crate::local::AccessError;
 use crate::net::{ReuniteError, Split};
-use crate::scheduler::exit::NotFound;
 use crate::scheduler::object::StateError;
+use crate::scheduler::order::NotFound;
 use crate::scheduler::post::PostError;
 use crate::scheduler::run::RunError;
 use crate::scheduler::spawn::SpawnError;
+use crate::stack::{Refused, StackError};
+use crate::sync::InitError;
 use crate::sync::channel::{SendError, TryRecvError, TrySendError};
 
 impl WaitError {
@@ -64,6 +67,11 @@ from_plain! {
         Refusal::Taken(_) => ErrorKind::Exists,
         Refusal::Full { .. } => ErrorKind::Again,
     };
+    StackError: |error| match error {
+        StackError::Invalid { .. } => ErrorKind::Invalid,
+        StackError::NoMemory { .. } => ErrorKind::NoMemory,
+        _ => ErrorKind::Internal,
+    };
     CleanupError: |_| ErrorKind::State;
     StateError: |_| ErrorKind::State;
     AccessError: |_| ErrorKind::State;
@@ -95,6 +103,7 @@ from_generous! {
     };
     PostError<F>: |error| if error.is_again() { ErrorKind::Again } else { ErrorKind::Closed };
     DeferError<F>: |_| ErrorKind::State;
+    Refused<S>: |_| ErrorKind::Invalid;
     ResumeError<In>: |error| match error {
         ResumeError::State(_) => ErrorKind::State,
         ResumeError::Cancelled(_) => ErrorKind::Cancelled,
@@ -104,6 +113,17 @@ from_generous! {
         SuspendError::Cancelled(_) | SuspendError::Ending => ErrorKind::Cancelled,
         SuspendError::State(_) => ErrorKind::State,
     };
+}
+
+impl<E: fmt::Display> From<InitError<E>> for Error {
+    #[track_caller]
+    fn from(error: InitError<E>) -> Self {
+        let kind = match &error {
+            InitError::Wait(error) => error.kind(),
+            InitError::Init(_) => ErrorKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
 }
 
 impl<F> From<CreateError<F>> for Error {
@@ -127,8 +147,10 @@ impl From<RunError> for Error {
         match error {
             RunError::State => Self::new(ErrorKind::State, message),
             RunError::Io(error) => Self::from(error).context(message),
+            RunError::Invalid(_) => Self::new(ErrorKind::Invalid, message),
             RunError::Exited(code) => Self::new(ErrorKind::Cancelled, message).with_code(code),
             RunError::Cancelled => Self::new(ErrorKind::Cancelled, message),
+            RunError::Deadlock(_) => Self::new(ErrorKind::Deadlock, message),
         }
     }
 }

@@ -46,6 +46,10 @@ pub struct Event {
 }
 
 impl Event {
+    pub(crate) fn raw(&self) -> &RawEvent {
+        &self.raw
+    }
+
     /// An event that is not set and that each signal resets: whoever takes it is the only one.
     #[must_use]
     pub const fn auto() -> Self {

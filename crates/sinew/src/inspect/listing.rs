@@ -12,12 +12,15 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 use std::time::Instant;
 
 use sinew_context::stack::{self, SlotRef};
 use sinew_core::wait::Kind;
 
-use crate::scheduler::block::{Block, TIMED, flag, life};
+use crate::cancel::CancelRecord;
+use crate::scheduler::block::{Block, TIMED, flag};
+use crate::scheduler::door::Door;
 use crate::scheduler::slab;
 use crate::sys::clock;
 
@@ -69,6 +72,8 @@ pub struct Info {
     pub stack_bytes: Option<usize>,
     /// How much of it was in use when it last stopped, in bytes.
     pub stack_used_bytes: Option<usize>,
+    /// Who asked it to stop, why and when, and when it was told, if anybody did.
+    pub cancel: Option<CancelRecord>,
     /// Which slot its stack is; good for a question to the kernel.
     slot: Option<StackSlot>,
 }
@@ -128,21 +133,29 @@ pub fn find(id: u64) -> Option<Info> {
 }
 
 /// What the block says, unless it is free, has ended, or changes faster than it can be read.
-fn info(block: &Block) -> Option<Info> {
+pub(super) fn info(block: &Block) -> Option<Info> {
     let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp) = block
         .read(|| {
+            let is_armed = block.waiter.word.is_armed();
+            // ORDERING: pairs with the fence in `PublishedKind::clear`: the kind is not older than the arming.
+            fence(Acquire);
             (
                 block.id.load(Relaxed),
                 block.parent.load(Relaxed),
                 block.location.load(Relaxed),
-                block.kind.load(Relaxed),
+                // Whoever was woken waits for its turn only.
+                if is_armed {
+                    block.kind.load(Relaxed)
+                } else {
+                    0
+                },
                 block.object.load(Relaxed),
                 block.owner.load(Relaxed),
                 block.since.load(Relaxed),
                 block.timer.deadline_ns(),
                 block.has(flag::STARTED),
                 // ORDERING: Acquire orders this before the name and the stack are looked at.
-                block.life.load(Acquire) & life::DONE != 0,
+                block.is_done(),
                 stack_pointer(block),
             )
         })?;
@@ -180,8 +193,24 @@ fn info(block: &Block) -> Option<Info> {
         spawned_at,
         stack_bytes: slot.map(SlotRef::size_bytes),
         stack_used_bytes: slot.map(|slot| slot.base().addr().get().saturating_sub(sp)),
+        cancel: block.cancel_record_of(id),
         slot: slot.map(StackSlot),
     })
+}
+
+/// The door of the scheduler that the coroutine with this id is of.
+#[cfg(feature = "backtrace")]
+pub(super) fn door_of(id: u64) -> Option<&'static Door> {
+    let block = slab::Cursor::new().find(|block| block.id() == id && !block.is_done())?;
+    // SAFETY: doors are never freed.
+    unsafe { block.door.load(Relaxed).as_ref() }
+}
+
+/// The id of the coroutine that has this scheduler's thread.
+pub(super) fn running_in(door: &Door) -> Option<u64> {
+    // SAFETY: blocks are never unmapped.
+    let block = unsafe { door.running().as_ref() }?;
+    Some(block.id()).filter(|id| *id != 0)
 }
 
 fn is_running(block: &Block) -> bool {

@@ -13,6 +13,8 @@ mod named;
 mod raw;
 mod readiness;
 pub(crate) mod source;
+mod thread_waits;
+mod watch;
 mod watched;
 
 pub use arm::ReadyArm;
@@ -24,4 +26,5 @@ pub use raw::{
 };
 pub(crate) use readiness::poll_flags;
 pub(crate) use source::Direction;
+pub(crate) use watch::Watch;
 pub(crate) use watched::{Limits, Watched};

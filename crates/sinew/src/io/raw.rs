@@ -17,6 +17,7 @@ use crate::io::established::is_established;
 use crate::io::named::named;
 use crate::io::readiness::{is_ready_unless_waiting, take_turn, wait_ready};
 use crate::io::source::Direction;
+use crate::io::thread_waits;
 use crate::scheduler::current::{self, Place, place};
 use crate::sys::clock;
 
@@ -288,7 +289,8 @@ pub(super) fn not_pollable(fd: BorrowedFd<'_>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Closes a descriptor. Coroutines of this thread that wait for it end with `NotConnected` at once.
+/// Closes a descriptor. Coroutines and threads that wait for it end with `NotConnected`: coroutines of this thread at once, others
+/// when they or their schedulers look, also if the number has been given out anew by then.
 ///
 /// # Errors
 ///
@@ -297,7 +299,10 @@ pub fn close(fd: OwnedFd) -> io::Result<()> {
     current::with_scheduler(|scheduler| scheduler.forget(fd.as_raw_fd(), 0));
     // `OwnedFd` would not tell what close(2) says.
     let number = fd.into_raw_fd();
-    close_number(number)
+    let closed = close_number(number);
+    // Only now: they ask the kernel what the number means.
+    thread_waits::tell_closed(number);
+    closed
 }
 
 fn close_number(number: i32) -> io::Result<()> {

@@ -14,7 +14,8 @@ use sinew_core::wait::{Kind, Reason, Record, Suspend};
 
 use crate::error::WaitError;
 use crate::io::named::named;
-use crate::io::source::Direction;
+use crate::io::source::{Direction, identity};
+use crate::io::thread_waits::ThreadWait;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
@@ -43,7 +44,7 @@ pub(super) fn wait_ready(
             if let Some(reason) = waiting.refused() {
                 return Ok(waiting.result(reason)?);
             }
-            match poll_thread(fd, direction, waiting.deadline_ns()) {
+            match wait_thread(fd, owner, direction, waiting.deadline_ns()) {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                     Ok(waiting.result(waiting.blame(Reason::Timeout))?)
                 }
@@ -108,23 +109,34 @@ pub(super) fn is_ready_unless_waiting(
     if Waiting::new(None)?.refused().is_none() {
         return Ok(false);
     }
-    match poll_thread(fd, direction, Some(0)) {
-        Ok(()) => Ok(true),
+    match poll_thread(fd, direction, Some(0), None) {
+        Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Blocks the thread until the descriptor is ready.
-fn poll_thread(
+/// Blocks the thread until the descriptor is ready, or is closed by another thread. (A socket is not: the waiting call borrows
+/// it.)
+fn wait_thread(
     fd: BorrowedFd<'_>,
+    owner: u64,
     direction: Direction,
     deadline_ns: Option<u64>,
 ) -> io::Result<()> {
-    if poll_until(fd, direction, deadline_ns)? {
-        Ok(())
-    } else {
-        Err(WaitError::Timeout.into())
+    let number = fd.as_raw_fd();
+    let Some(wait) = (owner == 0).then(|| ThreadWait::enter(number)).flatten() else {
+        return poll_thread(fd, direction, deadline_ns, None).map(drop);
+    };
+    // Looked at when the wait can be told.
+    let meant = identity(number);
+    loop {
+        match poll_thread(fd, direction, deadline_ns, Some(wait.knock()))? {
+            Ended::Ready if meant == identity(number) => return Ok(()),
+            Ended::Ready => return Err(closed(number)),
+            Ended::Knocked if meant == identity(number) => wait.answer(),
+            Ended::Knocked => return Err(closed(number)),
+        }
     }
 }
 
@@ -134,7 +146,30 @@ pub(super) fn poll_until(
     direction: Direction,
     deadline_ns: Option<u64>,
 ) -> io::Result<bool> {
-    let mut fds = [PollFd::from_borrowed_fd(fd, poll_flags(direction))];
+    match poll_thread(fd, direction, deadline_ns, None) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a poll has ended with.
+enum Ended {
+    Ready,
+    Knocked,
+}
+
+/// Blocks the thread until the descriptor is ready, or `knock` is readable.
+fn poll_thread(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    deadline_ns: Option<u64>,
+    knock: Option<BorrowedFd<'_>>,
+) -> io::Result<Ended> {
+    let first = PollFd::from_borrowed_fd(fd, poll_flags(direction));
+    let second = PollFd::from_borrowed_fd(knock.unwrap_or(fd), PollFlags::IN);
+    let mut both = [first, second];
+    let fds = &mut both[..if knock.is_some() { 2 } else { 1 }];
     loop {
         let timeout = deadline_ns.map(|deadline_ns| {
             let left_ns = deadline_ns.saturating_sub(clock::now_ns());
@@ -143,13 +178,14 @@ pub(super) fn poll_until(
                 tv_nsec: i64::try_from(left_ns % 1_000_000_000).unwrap_or(0),
             }
         });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => return Ok(false),
+        match poll(fds, timeout.as_ref()) {
+            Ok(0) => return Err(WaitError::Timeout.into()),
             Ok(_) if fds[0].revents().contains(PollFlags::NVAL) => {
                 let error = io::Error::from_raw_os_error(libc::EBADF);
                 return Err(named(error, || format!("descriptor {}", fd.as_raw_fd())));
             }
-            Ok(_) => return Ok(true),
+            Ok(_) if fds[0].revents().is_empty() => return Ok(Ended::Knocked),
+            Ok(_) => return Ok(Ended::Ready),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

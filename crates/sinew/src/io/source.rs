@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
-use sinew_core::wait::{Node, Queue, Reason, WakeList};
+use sinew_core::wait::{Node, Polled, Queue, Reason, WakeList};
 
 use crate::driver::{Driver, Ready, lend};
 
@@ -90,7 +90,7 @@ impl Source {
 }
 
 /// Which open file the number means. Two different sockets or pipes that are open at the same time differ in it.
-fn identity(fd: RawFd) -> Option<(u64, u64)> {
+pub(super) fn identity(fd: RawFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(lend(fd).ok()?).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
@@ -217,6 +217,24 @@ impl Sources {
         stale
     }
 
+    /// Another thread has closed the number. If it does not mean any more what was registered, those who wait for that are
+    /// returned, to be woken: the number may have been given out anew by now, and even be registered here.
+    pub(crate) fn recheck(&mut self, driver: &mut dyn Driver, fd: RawFd) -> WakeList {
+        let Some(source) = self.get(fd) else {
+            return WakeList::new();
+        };
+        if !source.registered || source.still_means(driver, fd) {
+            return WakeList::new();
+        }
+        source.registered = false;
+        source.renew(0);
+        // A duplicate may keep the file, and the kernel's registration with it.
+        source.haunted = true;
+        let stale = Self::end_waits(source);
+        self.watched -= 1;
+        stale
+    }
+
     fn end_waits(source: &mut Source) -> WakeList {
         let mut list = source.readers.claim_all(Reason::Closed);
         list.append(source.writers.claim_all(Reason::Closed));
@@ -265,6 +283,27 @@ impl Sources {
         source.generation == life
     }
 
+    /// Links a party that is polled.
+    pub(crate) fn link_polled(&mut self, fd: RawFd, direction: Direction, party: &mut Polled<()>) {
+        if let Some(source) = self.get(fd) {
+            // SAFETY: one thread has the queue for itself; slots are not used.
+            unsafe { party.link(source.queue(direction), None) };
+        }
+    }
+
+    /// Takes a party out that is polled.
+    pub(crate) fn unlink_polled(
+        &mut self,
+        fd: RawFd,
+        direction: Direction,
+        party: &mut Polled<()>,
+    ) {
+        match self.get(fd) {
+            Some(source) => leave(source.queue(direction), party),
+            None => leave(&mut Queue::new(), party),
+        }
+    }
+
     /// An event came: wakes those who wait for what it says.
     pub(crate) fn report(&mut self, token: u64, ready: Ready) {
         let Some(source) = self.by_fd.get_mut((token & u64::from(u32::MAX)) as usize) else {
@@ -281,6 +320,22 @@ impl Sources {
         if ready.writable {
             source.writable = true;
             source.writers.claim_all(Reason::Woken).wake_all();
+        }
+    }
+}
+
+/// Takes a party out of the queue that it was linked in; if it is not in there, it is in none.
+pub(super) fn leave(queue: &mut Queue, party: &mut Polled<()>) {
+    // SAFETY: one thread has the queue for itself. A party is linked in no other than that of its descriptor and
+    // direction, and the end of a life of the number, as that of the table, takes all out.
+    let _ = unsafe { party.leave_unlocked(queue) };
+}
+
+impl Drop for Sources {
+    /// No coroutine waits any more; a party that is polled may, and is not left in a queue that is gone.
+    fn drop(&mut self) {
+        for source in &mut self.by_fd {
+            Self::end_waits(source).wake_all();
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::io::readiness::{take_turn, wait_ready};
 use crate::io::source::Direction;
+use crate::io::thread_waits;
 use crate::scheduler::current;
 use crate::sys::clock;
 
@@ -90,6 +91,19 @@ pub(crate) struct Watched {
     // Goes before the descriptor: what is closed must not be watched any more.
     registration: Registration,
     fd: OwnedFd,
+    // Goes after it.
+    _told: Told,
+}
+
+/// Tells those who wait for the bare number on other threads, when it has been closed. (If it has not, as when the descriptor was given
+/// back, they find that out.)
+#[derive(Debug)]
+struct Told(RawFd);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        thread_waits::tell_closed(self.0);
+    }
 }
 
 /// A socket's place at the scheduler of the thread where it is dropped.
@@ -115,7 +129,17 @@ impl Watched {
             number: fd.as_raw_fd(),
             owner: OWNERS.fetch_add(1, Relaxed),
         };
-        Self { registration, fd }
+        let _told = Told(fd.as_raw_fd());
+        Self {
+            registration,
+            fd,
+            _told,
+        }
+    }
+
+    /// The number that tells this socket's registrations from others'.
+    pub(super) fn owner(&self) -> u64 {
+        self.registration.owner
     }
 
     /// Gives the descriptor back.
@@ -189,7 +213,7 @@ impl Watched {
     }
 }
 
-fn is_empty_handed(error: &io::Error) -> bool {
+pub(super) fn is_empty_handed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted

@@ -26,6 +26,7 @@ pub use std::net::Shutdown;
 pub use addr::{ToSocketAddrs, lookup_host};
 pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub(crate) use stream::Stream;
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixIncoming, UnixListener, UnixStream};

@@ -8,6 +8,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustix::net::{
@@ -15,7 +16,7 @@ use rustix::net::{
 };
 use socket2::SockRef;
 
-use crate::io::{Direction, Limits, Watched};
+use crate::io::{Direction, Limits, Watch, Watched};
 
 /// How many slices the kernel takes in one call (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
@@ -31,7 +32,7 @@ pub(super) enum ShortRead {
 
 /// A connected stream; see the file's head.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     watched: Watched,
     read: Limits,
     write: Limits,
@@ -138,7 +139,45 @@ impl Stream {
         })
     }
 
-    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    pub(crate) fn poll_read(
+        &self,
+        watch: &mut Watch,
+        context: &Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let room = buffer.len();
+        if room == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        self.watched.poll_call(watch, context, |fd| {
+            let len = recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?.0;
+            if len < room && len > 0 && self.short_read == ShortRead::Empty {
+                self.watched.exhausted(Direction::Read);
+            }
+            Ok(len)
+        })
+    }
+
+    pub(crate) fn poll_write(
+        &self,
+        watch: &mut Watch,
+        context: &Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.watched.poll_call(watch, context, |fd| {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let len = send(fd, buffer, flags)?;
+            if len < buffer.len() {
+                self.watched.exhausted(Direction::Write);
+            }
+            Ok(len)
+        })
+    }
+
+    pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.options().shutdown(how)
     }
 

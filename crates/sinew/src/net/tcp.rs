@@ -294,6 +294,10 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     fn over(watched: Watched) -> Self {
         Self {
             stream: Stream::new(watched, ShortRead::Empty),

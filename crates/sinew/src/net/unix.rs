@@ -232,6 +232,10 @@ pub struct UnixStream {
 }
 
 impl UnixStream {
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     fn over(watched: Watched) -> Self {
         Self {
             stream: Stream::new(watched, ShortRead::Nothing),

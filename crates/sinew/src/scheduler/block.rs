@@ -17,7 +17,7 @@
 //! Invariants
 //! - I1. `refs` counts the scheduler's own reference (until the end), handles, unparkers and posted cancels; at zero
 //!   the block goes back to its slab.
-//! - I2. `seq` is odd while the record or the identity is being changed.
+//! - I2. The record and the identity are changed and read under `seq`, see `sinew_core::wait::Sequence`.
 #![expect(
     unsafe_code,
     reason = "one block is shared by its owner thread, wakers and listings"
@@ -36,14 +36,17 @@ use std::sync::atomic::{
 use sinew_context::Context;
 use sinew_context::stack::Stack;
 use sinew_core::inbox::Link;
+pub(crate) use sinew_core::life;
+use sinew_core::life::Life;
 use sinew_core::lock::Lock;
 use sinew_core::timer::TimerNode;
-use sinew_core::wait::{Kind, Node, Queue, Record, Waiter};
+use sinew_core::wait::{Node, PublishedKind, Queue, Record, Sequence, Waiter};
 
 use crate::coroutine::Estate;
 use crate::scheduler::body::Vtable;
 use crate::scheduler::door::Door;
 use crate::scheduler::extra::Extra;
+use crate::scheduler::park_cell::Park;
 use crate::scheduler::slab;
 
 /// Bits of [`Block::flags`], which the owner thread alone changes, by plain stores.
@@ -66,31 +69,6 @@ pub(crate) mod flag {
     pub(crate) const FP_ENV: u8 = 128;
 }
 
-/// Bits of [`Block::life`].
-pub(crate) mod life {
-    /// A join handle exists.
-    pub(crate) const HANDLE: u8 = 1;
-    /// The coroutine has ended; its result is in the payload, unless taken.
-    pub(crate) const DONE: u8 = 2;
-    /// The result has been taken or dropped.
-    pub(crate) const TAKEN: u8 = 4;
-    /// Someone waits, or has waited, for the end: the queue of joiners is worth a look.
-    pub(crate) const WAITED: u8 = 8;
-    /// The type of the result is `'static`. Set at the start for good.
-    pub(crate) const STATIC: u8 = 16;
-}
-
-/// The state of the park cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Park {
-    /// Nobody parks, no permit.
-    Empty,
-    /// A wake came early.
-    Permit,
-    /// The coroutine is parked here: the live ticket.
-    Parked,
-}
-
 /// A bit of [`Block::kind`], beside the kind's number: the wait has a deadline, which its timer tells.
 pub(crate) const TIMED: u8 = 0x80;
 
@@ -110,14 +88,14 @@ pub(crate) struct Block {
     pub(crate) location: AtomicPtr<Location<'static>>,
     pub(crate) vtable: Cell<&'static Vtable>,
     pub(crate) payload: UnsafeCell<[u64; PAYLOAD_BYTES / 8]>,
-    pub(crate) seq: AtomicU32,
+    pub(crate) seq: Sequence,
     pub(crate) refs: AtomicU32,
     pub(crate) flags: AtomicU8,
     /// Whether a cancel was requested.
     pub(crate) cancel: AtomicBool,
-    pub(crate) life: AtomicU8,
+    pub(crate) life: Life,
     pub(crate) outcome: AtomicU8,
-    pub(crate) kind: AtomicU8,
+    pub(crate) kind: PublishedKind,
     /// How many waits were refused.
     pub(crate) refusals: Cell<u8>,
     pub(crate) park: Lock<Park>,
@@ -133,10 +111,13 @@ pub(crate) struct Block {
     pub(crate) since: AtomicU64,
     /// The id of the coroutine that spawned it; 0 if none did.
     pub(crate) parent: AtomicU64,
+    /// Whether it is in the ready queue because it gave its turn away. Owner thread.
+    #[cfg(sinew_shuffle)]
+    pub(super) yielded: Cell<bool>,
 }
 
-/// With a sanitizer there is more in a context.
-#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan)))]
+/// With a sanitizer there is more in a context; and in a block whose order is shuffled.
+#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan, sinew_shuffle)))]
 const _: () = {
     assert!(size_of::<Block>() == 256, "a block takes four cache lines");
     assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
@@ -157,8 +138,8 @@ impl Block {
             waiter: Waiter::new(&super::WAYS),
             door: AtomicPtr::new(std::ptr::null_mut()),
             node: Node::new(),
-            seq: AtomicU32::new(0),
-            kind: AtomicU8::new(0),
+            seq: Sequence::new(),
+            kind: PublishedKind::new(),
             flags: AtomicU8::new(0),
             cancel: AtomicBool::new(false),
             refusals: Cell::new(0),
@@ -167,10 +148,12 @@ impl Block {
             since: AtomicU64::new(0),
             timer: TimerNode::new(),
             parent: AtomicU64::new(0),
+            #[cfg(sinew_shuffle)]
+            yielded: Cell::new(false),
             id: AtomicU64::new(0),
             refs: AtomicU32::new(0),
-            park: Lock::new(Park::Empty),
-            life: AtomicU8::new(0),
+            park: Lock::new(Park::EMPTY),
+            life: Life::new(),
             outcome: AtomicU8::new(0),
             vtable: Cell::new(Vtable::NONE),
             extra: AtomicPtr::new(std::ptr::null_mut()),
@@ -265,8 +248,7 @@ impl Block {
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release that sets DONE: the result is there.
-        self.life.load(Acquire) & life::DONE != 0
+        self.life.is_done()
     }
 
     /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.
@@ -297,47 +279,46 @@ impl Block {
             self.owner.store(record.owner, Relaxed);
             self.since.store(since_ns, Relaxed);
             let timed = if is_timed { TIMED } else { 0 };
-            self.kind.store(record.kind as u8 | timed, Relaxed);
+            self.kind.set(record.kind as u8 | timed);
         });
     }
 
     /// The wait is over. The rest of the record stays and says nothing.
     #[inline]
     pub(super) fn clear_record(&self) {
-        self.kind.store(Kind::Nothing as u8, Relaxed);
-        // ORDERING: Release keeps this before the next arming of the wait word, so that who sees that does not take this record
-        // for the one of the next wait; pairs with the Acquire in `inspect::deadlock`. Costs nothing on x86-64.
-        fence(Release);
+        self.kind.clear();
+    }
+
+    /// A wait for something with an owner is over, and its record is cleared. Whoever reads that by the record holds the short lock, and is
+    /// waited for here: afterwards it may go. Owner thread.
+    #[inline]
+    pub(super) fn leave_lock(&self) {
+        drop(self.park.lock());
     }
 
     /// Changes what listings read, under the sequence lock. Owner thread.
     #[inline]
     pub(super) fn change(&self, f: impl FnOnce()) {
-        let seq = self.seq.load(Relaxed);
-        self.seq.store(seq.wrapping_add(1), Relaxed);
-        // ORDERING: the fence keeps the changes after the odd number; pairs with the one in `read`.
-        fence(Release);
-        f();
-        // ORDERING: Release keeps the changes before the even number; pairs with the Acquire in `read`.
-        self.seq.store(seq.wrapping_add(2), Release);
+        self.seq.change(f);
     }
 
     /// Reads what `change` writes, consistently, from any thread; `None` if the owner was always faster.
     pub(crate) fn read<T>(&self, f: impl Fn() -> T) -> Option<T> {
-        for _ in 0..64 {
-            // ORDERING: Acquire pairs with the Release at the end of `change`.
-            let before = self.seq.load(Acquire);
-            if before.is_multiple_of(2) {
-                let value = f();
-                // ORDERING: the fence keeps the reads before the second look; pairs with `change`'s.
-                fence(Acquire);
-                if self.seq.load(Relaxed) == before {
-                    return Some(value);
-                }
-            }
-            std::hint::spin_loop();
-        }
-        None
+        self.seq.read(f)
+    }
+
+    /// The door of its scheduler, if it is the live coroutine with this number. From any thread, for any block.
+    pub(crate) fn door_while(&self, id: u64) -> Option<&'static Door> {
+        let (now, done, door) = self.read(|| {
+            (
+                self.id(),
+                self.is_done(),
+                // Stored before the number, and replaced only after that was taken away.
+                self.door.load(Relaxed),
+            )
+        })?;
+        // SAFETY: doors are never freed.
+        unsafe { door.as_ref() }.filter(|_| now == id && !done)
     }
 
     /// The coroutine's name. From any thread, for any block: the lock keeps the name in place while it is copied.

@@ -15,12 +15,14 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use sinew_core::life::{Abandon, End};
 
 use crate::coroutine::{Estate, Settled};
 use crate::join::{JoinError, Outcome};
 use crate::local;
-use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag, life};
+use crate::scheduler::block::{Block, PAYLOAD_BYTES, flag};
 use crate::scheduler::{exit, forced, thread_state, unhandled};
 
 /// What a panic was raised with.
@@ -157,7 +159,7 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
                 Ok(value) => Ok(value),
                 Err(payload) if forced::is_forced(&*payload) => Err(None),
                 Err(payload) => {
-                    let is_static = block.life.load(Relaxed) & life::STATIC != 0;
+                    let is_static = block.life.is_static();
                     // SAFETY: the bit says so.
                     unsafe { exit::land_as(payload, is_static) }.map_err(Some)
                 }
@@ -214,19 +216,13 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             Err(_) => Outcome::Error,
         };
         block.outcome.store(outcome as u8, Relaxed);
+        if block.is_cancelled() {
+            block.note_cancelled_end();
+        }
         // SAFETY: empty.
         unsafe { Self::put_result(block, result) };
-        // ORDERING: Acquire pairs with the Release of a handle that went on another thread.
-        let mut now = block.life.load(Acquire);
-        while now & life::HANDLE != 0 {
-            // ORDERING: Release publishes the result to the handle; Acquire as above, and sees that someone waits.
-            match block
-                .life
-                .compare_exchange_weak(now, now | life::DONE, AcqRel, Acquire)
-            {
-                Ok(_) => return,
-                Err(changed) => now = changed,
-            }
+        if block.life.end() == End::Kept {
+            return;
         }
         // I2: no handle: the result is the coroutine's to drop. It is alive meanwhile: a drop that waits can be
         // cancelled, and is listed.
@@ -241,12 +237,8 @@ impl<F: FnOnce() -> T, T> Typed<F, T> {
             Ok(_) | Err(_) => {}
         }
         // ORDERING: Acquire: a count of one is the scheduler's own, and nobody is left to look.
-        if block.refs.load(Acquire) == 1 {
-            let before = block.life.load(Relaxed);
-            block.life.store(before | life::DONE, Relaxed);
-        } else {
-            block.life.fetch_or(life::DONE, AcqRel);
-        }
+        let is_alone = block.refs.load(Acquire) == 1;
+        block.life.end_unclaimed(is_alone);
     }
 
     /// A panic that nobody can join: to the scope that the coroutine is a child of, or to whoever listens.
@@ -373,27 +365,37 @@ pub(super) unsafe fn put<F: FnOnce() -> T, T>(block: &Block, body: F) {
     block.vtable.set(const { &Typed::<F, T>::VTABLE });
 }
 
+/// Takes the closure out of a block again that never was in a queue.
+///
+/// # Safety
+///
+/// [`put`] has put it there, with these types; the block is the caller's alone, and has no payload afterwards.
+pub(super) unsafe fn take_back<F: FnOnce() -> T, T>(block: &Block) -> F {
+    // SAFETY: passed on to the caller.
+    let body = unsafe { Typed::<F, T>::take_body(block) };
+    // SAFETY: empty now.
+    unsafe { Typed::<F, T>::free(block) };
+    body
+}
+
 /// Takes the result of an ended coroutine.
 ///
 /// # Safety
 ///
-/// The block's body returns `T`; the coroutine has ended; the caller is the handle, and the result has not been taken.
+/// The block's body returns `T`; the coroutine has ended; the caller is the handle, does this once, and does not
+/// [`abandon`] it afterwards.
 pub(crate) unsafe fn take_result<T>(block: &Block) -> Result<T, JoinError> {
     let vtable = block.vtable.get();
     // SAFETY: the payload holds the result.
     let result = unsafe { (vtable.result)(block) }.cast::<Result<T, JoinError>>();
-    // SAFETY: read once (I2): TAKEN is set below.
+    // SAFETY: read once (I2): the caller says so.
     let value = unsafe { result.read() };
-    // The coroutine is done with `life`, and the handle is the caller's alone.
-    block
-        .life
-        .store(block.life.load(Relaxed) | life::TAKEN, Relaxed);
     // SAFETY: empty now.
     unsafe { (vtable.free)(block) };
     value
 }
 
-/// The handle goes. If the coroutine has ended and nobody took the result, it is dropped here; a panic that
+/// The handle goes, and has not taken the result. If the coroutine has ended, that is dropped here; a panic that
 /// nobody joined is handed out.
 ///
 /// # Safety
@@ -402,15 +404,7 @@ pub(crate) unsafe fn take_result<T>(block: &Block) -> Result<T, JoinError> {
 pub(crate) unsafe fn abandon(block: NonNull<Block>) -> Option<Payload> {
     // SAFETY: the handle holds a reference.
     let block = unsafe { block.as_ref() };
-    // ORDERING: Acquire sees the result.
-    let now = block.life.load(Acquire);
-    let before = if now & life::DONE != 0 {
-        now
-    } else {
-        // ORDERING: Acquire sees the result; Release pairs with the coroutine's look at HANDLE.
-        block.life.fetch_and(!life::HANDLE, AcqRel)
-    };
-    if before & life::DONE == 0 || before & life::TAKEN != 0 {
+    if block.life.abandon() == Abandon::Nothing {
         return None;
     }
     // SAFETY: I2: ended while the handle existed, not taken.

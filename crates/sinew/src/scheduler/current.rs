@@ -1,12 +1,14 @@
 //! The thread-locals of the runtime: which scheduler runs on this thread, the limits around its plain code, whether
-//! that may wait, and its estate.
+//! that may wait, how many spin locks are held, its estate, and what keeps its coroutines without an anchor.
 //!
-//! Owns: the pointer, the flag and the thread's estate. The pointer is set for the length of an anchor and never dangles: the anchor takes it back before
+//! Owns: the pointers, the flag and the thread's estate. The scheduler's pointer is set for the length of an anchor and never dangles: the anchor takes it back before
 //! the scheduler goes. Coroutines never change their thread once started, so code may rely on the value across a suspend.
 #![expect(unsafe_code, reason = "follows the thread's scheduler pointer")]
 
 use std::cell::Cell;
 use std::ptr;
+
+use sinew_core::sync::NOT_AN_ID;
 
 use crate::coroutine::Estate;
 use crate::scheduler::Scheduler;
@@ -18,6 +20,12 @@ thread_local! {
     static LIMITS: Cell<*const Limit> = const { Cell::new(ptr::null()) };
     /// Whether the thread itself, outside of any coroutine, runs a callback in which nothing may wait.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// What keeps the thread's unanchored coroutines, while there are any.
+    static KEEPER: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    /// How many spin locks the code that runs holds. Counted in debug builds only.
+    static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
+    /// How many of them were held when the innermost stand-alone coroutine was resumed.
+    static SPIN_LOCKS_OUTSIDE: Cell<u32> = const { Cell::new(0) };
     /// Counts the selects of the thread, in steps that spread over the whole range.
     static SELECTS: Cell<u32> = const { Cell::new(0) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
@@ -34,6 +42,16 @@ pub(crate) fn with_thread_estate<R>(f: impl FnOnce(Option<&Estate>) -> R) -> R {
     }
 }
 
+/// What keeps the thread's unanchored coroutines; null while there are none.
+pub(crate) fn keeper() -> *const () {
+    KEEPER.get()
+}
+
+/// Sets that.
+pub(crate) fn set_keeper(keeper: *const ()) {
+    KEEPER.set(keeper);
+}
+
 /// The thread's scheduler, as a raw pointer; null outside of an anchor.
 #[inline]
 pub(super) fn scheduler() -> *const Scheduler {
@@ -46,6 +64,92 @@ pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
     // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference stays on it: a cell
     // is not `Sync`.
     LIMITS.with(|limits| unsafe { &*ptr::from_ref(limits) })
+}
+
+/// How many spin locks the code that runs holds; set by what takes and releases them.
+#[inline]
+pub(crate) fn spin_locks() -> u32 {
+    SPIN_LOCKS.get()
+}
+
+/// Sets the number of [`spin_locks`], and returns the one before.
+#[inline]
+pub(crate) fn set_spin_locks(count: u32) -> u32 {
+    SPIN_LOCKS.replace(count)
+}
+
+const HELD_ACROSS: &str =
+    "a spin lock is held across a call that can suspend; whoever wants it meanwhile would spin";
+
+/// Panics in a debug build if the code that runs holds a spin lock: it is about to suspend, or could be.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn expect_no_spin_lock() {
+    if cfg!(debug_assertions) && SPIN_LOCKS.get() != 0 && !std::thread::panicking() {
+        panic!(
+            "a spin lock is held across a call that can suspend; whoever wants it meanwhile would spin"
+        );
+    }
+}
+
+/// The same for a stand-alone coroutine that suspends: what its resumer holds is the resumer's affair.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn expect_no_spin_lock_of_body() {
+    if cfg!(debug_assertions)
+        && SPIN_LOCKS.get() > SPIN_LOCKS_OUTSIDE.get()
+        && !std::thread::panicking()
+    {
+        panic!("{HELD_ACROSS}");
+    }
+}
+
+/// A stand-alone coroutine is resumed: the spin locks that are held until here are not its own. Until this is dropped.
+#[must_use]
+pub(crate) struct SpinLocksOutside(u32);
+
+impl SpinLocksOutside {
+    #[inline(always)]
+    pub(crate) fn note() -> Self {
+        Self(if cfg!(debug_assertions) {
+            SPIN_LOCKS_OUTSIDE.replace(SPIN_LOCKS.get())
+        } else {
+            0
+        })
+    }
+}
+
+impl Drop for SpinLocksOutside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            SPIN_LOCKS_OUTSIDE.set(self.0);
+        }
+    }
+}
+
+/// A number of the calling thread that no other live one has, and no coroutine.
+#[inline]
+pub(crate) fn thread_number() -> u64 {
+    SPIN_LOCKS.with(|own| NOT_AN_ID | ptr::from_ref(own).addr() as u64)
+}
+
+/// The id of the current coroutine; 0 where there is none.
+#[inline]
+pub(crate) fn party_id() -> u64 {
+    match place() {
+        Place::Coroutine(_, block) => block.id(),
+        Place::Thread | Place::Frame => 0,
+    }
+}
+
+/// Who the calling code is run by: the id of the coroutine, or a thread's number.
+#[inline]
+pub(crate) fn party_number() -> u64 {
+    match place() {
+        Place::Coroutine(_, block) => block.id(),
+        Place::Thread | Place::Frame => thread_number(),
+    }
 }
 
 /// A number for a select's turn. A golden section further each time: whoever takes every second one, or every

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sinew_core::wait::Kind;
 
-use crate::scheduler::block::{Block, TIMED, flag, life};
+use crate::scheduler::block::{Block, TIMED, flag};
 
 /// Whether `target` cannot end before `me` does, because it waits for the end of `me` by a chain of joins, or is `me`.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn is_closed_by(me: &Block, target: &Block) -> bool {
         return true;
     }
     // Whoever waits for `me` has set this: almost always this is all there is to do.
-    me.life.load(Relaxed) & life::WAITED != 0 && leads_to(target, me)
+    me.life.is_waited() && leads_to(target, me)
 }
 
 #[cold]

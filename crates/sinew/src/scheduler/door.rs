@@ -8,7 +8,7 @@
 //! - I2. A door has one owner at a time.
 #![expect(unsafe_code, reason = "passes the duty of Inbox::push on")]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
@@ -19,6 +19,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use sinew_core::inbox::{Call, Inbox, Link, Push};
 
 use crate::scheduler::block::Block;
+use crate::scheduler::order::{Order, Orders};
+use crate::scheduler::seen::Seen;
+use crate::scheduler::visit::Visits;
+use crate::scheduler::{Scheduler, current};
 
 /// Tags of the links in an inbox.
 pub(crate) mod tag {
@@ -26,7 +30,7 @@ pub(crate) mod tag {
     pub(crate) const RUN: usize = 0;
     /// An extra part whose block has a cancel to be told of.
     pub(crate) const CANCEL: usize = 2;
-    /// The door's own call: there is a post to run, or a wish to stop.
+    /// The door's own call: there is a post to run, an order to follow, or a wish to stop.
     pub(crate) const CALL: usize = 4;
 }
 
@@ -35,10 +39,15 @@ pub(crate) mod tag {
 pub(crate) struct Door {
     pub(super) inbox: Inbox,
     call: Call,
+    /// What the owner is to do when it is called.
+    pub(super) orders: Orders,
+    /// Which descriptors its owners have watched.
+    pub(super) watched: Seen,
     knock: OwnedFd,
     /// Which coroutine runs now; an identity for listings.
     pub(super) current: AtomicPtr<Block>,
     pub(super) figures: Figures,
+    pub(super) visits: Visits,
     /// Whether a scheduler owns it.
     in_use: AtomicBool,
 }
@@ -71,22 +80,28 @@ impl Door {
         let mut doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(door) = doors.iter().find(|door| !door.in_use.load(Relaxed)) {
             door.in_use.store(true, Relaxed);
+            door.visits.open();
             return Ok(door);
         }
         let door: &'static Self = Box::leak(Box::new(Self {
             inbox: Inbox::new(),
             call: Call::new(),
+            orders: Orders::default(),
+            watched: Seen::new(),
             knock: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             current: AtomicPtr::new(ptr::null_mut()),
             figures: Figures::default(),
+            visits: Visits::default(),
             in_use: AtomicBool::new(true),
         }));
+        door.visits.open();
         doors.push(door);
         Ok(door)
     }
 
     /// The owner is done with it. Totals (`created`, `switches`) stay: they are the process's history.
     pub(super) fn give_back(&'static self) {
+        self.visits.close();
         let doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);
         self.in_use.store(false, Relaxed);
         drop(doors);
@@ -97,8 +112,29 @@ impl Door {
         DOORS.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// A descriptor number was closed on this thread: the schedulers of other threads that may wait for it are told.
+    pub(crate) fn tell_closed(fd: RawFd) {
+        let here = current::with_scheduler(Scheduler::door);
+        for door in Self::all() {
+            let is_other = here.is_none_or(|here| !ptr::eq(here, door));
+            if is_other && door.in_use.load(Relaxed) && door.watched.has(fd) {
+                door.order(Order::Closed { fd });
+            }
+        }
+    }
+
+    /// Whether a scheduler owns it now.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.in_use.load(Relaxed)
+    }
+
     pub(crate) fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// How many coroutines are alive; exact on the owner's thread.
+    pub(crate) fn alive(&self) -> usize {
+        self.figures.alive.load(Relaxed)
     }
 
     /// The coroutine that runs now, as an identity.
@@ -126,6 +162,18 @@ impl Door {
     pub(super) fn call(&self) {
         // SAFETY: doors are never freed, and have one inbox.
         if unsafe { self.call.raise(&self.inbox, tag::CALL) } == Push::WakeOwner {
+            self.knock();
+        }
+    }
+
+    /// Raises another call than the door's own.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Call::raise_with`].
+    pub(super) unsafe fn call_by(&self, call: &Call, tag: usize, give: impl FnOnce()) {
+        // SAFETY: passed on to the caller.
+        if unsafe { call.raise_with(&self.inbox, tag, give) } == Push::WakeOwner {
             self.knock();
         }
     }

@@ -1,4 +1,4 @@
-//! Ending coroutines from inside and by name: `exit`, `cancel_id`, `exit_all`.
+//! Ending coroutines from inside, and all at once: `exit`, `exit_all`. By number it is `order`'s.
 //!
 //! Owns: the private payload that carries an exit's value to the coroutine's first frame. Thread: the scheduler's.
 //!
@@ -19,17 +19,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::ThreadId;
-use std::time::Duration;
-use std::{fmt, io, ptr};
+use std::{io, ptr};
 
 use crate::cancel::CancelToken;
-use crate::error::WaitError;
-use crate::scheduler::block::{Block, BlockRef, flag};
+use crate::scheduler::block::{Block, BlockRef};
 use crate::scheduler::body::{Payload, drop_quietly};
 use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::object::StateError;
 use crate::scheduler::{Scheduler, Teardown, slab, unhandled};
-use crate::sys::clock;
+
+/// Why everything is cancelled, if nothing else is said.
+pub(super) const CLOSING: &str = "the scheduler is closing";
 
 /// The payload of an exit.
 struct Exit {
@@ -200,71 +200,6 @@ fn has_no_lifetime(id: TypeId) -> bool {
     )
 }
 
-/// No live coroutine has that id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotFound;
-
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no live coroutine of this scheduler has that id")
-    }
-}
-
-impl std::error::Error for NotFound {}
-
-/// Asks the coroutine of this thread's scheduler that has this id to stop, as [`crate::JoinHandle::cancel`] does. Looks at
-/// all coroutines.
-///
-/// From another thread [`SchedulerHandle::post`](crate::SchedulerHandle::post) a call of this.
-///
-/// # Suspends
-///
-/// Never.
-///
-/// # Errors
-///
-/// `NotFound` if no such coroutine lives on this thread's scheduler.
-pub fn cancel_id(id: u64, reason: impl Into<String>) -> Result<(), NotFound> {
-    let block = find(id)?;
-    CancelToken::attach(&block, None).cancel(reason);
-    Ok(())
-}
-
-/// As [`cancel_id`]; if the coroutine has not ended when `grace` is over, it is unwound by force at its next wait, as at
-/// the end of an anchor, and again at each further one if it catches that.
-///
-/// Code that never waits, or that waits behind a [`crate::shield`], is not reached.
-///
-/// # Suspends
-///
-/// Never.
-///
-/// # Errors
-///
-/// As for [`cancel_id`].
-pub fn cancel_id_within(
-    id: u64,
-    reason: impl Into<String>,
-    grace: Duration,
-) -> Result<(), NotFound> {
-    let block = find(id)?;
-    let until_ns = clock::after_ns(grace);
-    CancelToken::attach(&block, None).cancel(reason);
-    crate::go_local(move || {
-        let waited = crate::join::wait_for_end(&block, Some(until_ns));
-        if waited == Err(WaitError::Timeout) {
-            block.set(flag::UNWIND);
-            current::with_scheduler(|scheduler| scheduler.tell_cancel(&block));
-        }
-    });
-    Ok(())
-}
-
-fn find(id: u64) -> Result<BlockRef, NotFound> {
-    let found = current::with_scheduler(|scheduler| scheduler.find(id));
-    found.flatten().ok_or(NotFound)
-}
-
 /// Ends everything on this thread's scheduler: it is closed, and everything alive is cancelled, in the order of its making,
 /// the caller included. What does not end by itself is unwound. When all have ended [`crate::run_code`] returns `code`,
 /// [`crate::try_run`] fails with it if its closure did not return, and [`Scheduler::exit_code`](crate::Scheduler::exit_code)
@@ -289,7 +224,7 @@ pub fn exit_all(code: i32) -> Result<(), StateError> {
 
 impl Scheduler {
     /// The live coroutine with this id.
-    fn find(&self, id: u64) -> Option<BlockRef> {
+    pub(super) fn find(&self, id: u64) -> Option<BlockRef> {
         let mut found = None;
         self.for_each_alive(|block| {
             if block.id() == id {
@@ -305,41 +240,54 @@ impl Scheduler {
             return;
         }
         slab::for_each_block(|block| {
-            // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
-            // again that were this scheduler's.
-            if !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door) {
+            if self.has(block) {
                 f(block);
             }
         });
     }
 
+    /// Whether the block is of a coroutine of this scheduler that has not ended. Owner thread.
+    pub(crate) fn has(&self, block: &Block) -> bool {
+        // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
+        // again that were this scheduler's.
+        !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door)
+    }
+
     /// Asks everything alive to stop, in the order of its making, and lets nothing new begin.
-    pub(super) fn cancel_all(&self) {
+    pub(super) fn cancel_all(&self, reason: &str) {
         self.closed.set(true);
         self.shared.posts.close();
         let mut blocks = Vec::new();
         self.for_each_alive(|block| blocks.push((block.id(), BlockRef::of(block))));
         blocks.sort_unstable_by_key(|(id, _)| *id);
         for (id, block) in blocks {
-            let token = block.extra().and_then(|extra| extra.token.get());
-            match token {
-                // Callbacks run, which are the user's.
-                Some((token, _)) => {
-                    let cancel = || token.cancel("the scheduler is closing");
-                    if let Err(payload) = catch_unwind(AssertUnwindSafe(cancel)) {
-                        unhandled::report_contained(id, payload);
-                    }
-                }
-                None => super::request_cancel(&block),
+            // One that nobody has a reference to is not asked for its cancel's cause: it needs no token.
+            let is_known = block
+                .extra()
+                .is_some_and(|extra| extra.token.get().is_some())
+                || block.refs.load(Relaxed) > 2;
+            if !is_known {
+                super::request_cancel(&block);
+                continue;
+            }
+            // Callbacks run, which are the user's.
+            let cancel = || CancelToken::attach(&block, None).cancel(reason);
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(cancel)) {
+                unhandled::report_contained(id, payload);
             }
         }
     }
 
     /// Asks everything alive to stop; the scheduler is on its way to an early end, and will see to it.
     pub(super) fn cancel_everything(&self) {
+        self.cancel_everything_because(CLOSING);
+    }
+
+    /// The same, for another reason than that it is closing.
+    pub(super) fn cancel_everything_because(&self, reason: &str) {
         if self.teardown.get() == Teardown::No {
             self.teardown.set(Teardown::Cancelling(0));
         }
-        self.cancel_all();
+        self.cancel_all(reason);
     }
 }

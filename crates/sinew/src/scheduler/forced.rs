@@ -5,10 +5,18 @@
 use std::any::Any;
 use std::panic::resume_unwind;
 
+use sinew_context::unwind::can_unwind;
+
 /// The payload of a forced unwind. Private: nobody can make one, and who catches one does not know it.
 struct Forced;
 
-/// Unwinds the current coroutine.
+/// Whether every frame between here and the end of the coroutine's body can be unwound. Not by foreign code without unwind
+/// tables, a Rust function that is `extern "C"`, or at all under `panic = "abort"`: then the coroutine has to run on.
+pub(crate) fn is_possible() -> bool {
+    cfg!(panic = "unwind") && can_unwind()
+}
+
+/// Unwinds the current coroutine. To be asked before: [`is_possible`].
 pub(crate) fn unwind() -> ! {
     resume_unwind(Box::new(Forced))
 }

@@ -40,44 +40,56 @@ pub(crate) mod extra;
 pub(crate) mod forced;
 pub(crate) mod limit;
 pub(crate) mod object;
+pub(crate) mod order;
+pub(crate) mod park_cell;
+pub(crate) mod polled;
 pub(crate) mod post;
 mod ready;
+mod remote;
 pub(crate) mod run;
+pub(crate) mod seen;
+#[cfg(sinew_shuffle)]
+mod shuffle;
 pub(crate) mod slab;
 pub(crate) mod spawn;
 pub(crate) mod step;
 pub(crate) mod thread_state;
 pub(crate) mod unhandled;
+mod vigil;
+pub(crate) mod visit;
 pub(crate) mod waiting;
+pub(crate) mod waker;
+mod watching;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::{fmt, io};
 
 use sinew_context::frame::prepare;
-use sinew_context::stack::{CacheLimits, Stack, StackCache, StackConfig};
+use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
-use sinew_core::timer::Wheel;
-use sinew_core::wait::{Claim, Node, Reason, Record, Waiter, Ways};
+use sinew_core::timer::{Wheel, with_slack};
+use sinew_core::wait::{Claim, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
 use crate::driver::Driver;
 use crate::driver::epoll::Epoll;
-use crate::io::Direction;
 use crate::io::source::Sources;
 use crate::join::JoinError;
-use crate::scheduler::block::{Block, BlockRef, flag, life};
+use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
+use crate::scheduler::polled::Deferred;
 use crate::scheduler::post::Shared;
 use crate::scheduler::ready::ReadyQueue;
 use crate::scheduler::slab::Free;
 use crate::scheduler::step::Progress;
 use crate::scheduler::thread_state::ThreadState;
+use crate::scheduler::vigil::Vigil;
+use crate::stack::{Choice, Plan};
 
 /// After how many switches the scheduler's frame looks at timers, descriptors and the inbox.
 const BUDGET: u32 = 64;
@@ -89,7 +101,7 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
-/// After how many refused waits on a panicking thread, where none can be raised, it is looked whether anybody still waits.
+/// After how many refused waits where none can be raised, as on a panicking thread, it is looked whether anybody still waits.
 const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
@@ -143,6 +155,7 @@ pub struct Scheduler {
     dying: Cell<Option<Stack>>,
     driver: RefCell<Box<dyn Driver>>,
     sources: RefCell<Sources>,
+    deferred: Deferred,
     free: Free,
     ids: Cell<std::ops::Range<u64>>,
     teardown: Cell<Teardown>,
@@ -150,7 +163,7 @@ pub struct Scheduler {
     refused: Cell<u32>,
     /// The first panic that nobody joined.
     kept_panic: RefCell<Option<Payload>>,
-    stack_config: StackConfig,
+    stack_plan: Plan,
     /// Whether the last sleep was ended by another thread.
     knocked: Cell<bool>,
     /// Another thread has called for a look at the posts and the wish to stop, or the deadline of a run is to be looked at.
@@ -163,6 +176,7 @@ pub struct Scheduler {
     stoppable: Cell<bool>,
     /// What `exit_all` was called with.
     exit_code: Cell<Option<i32>>,
+    vigil: Vigil,
     thread_state: ThreadState,
 }
 
@@ -175,7 +189,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    fn new(post_limit: u64) -> io::Result<Box<Self>> {
+    fn new(post_limit: u64, stack_plan: Plan) -> io::Result<Box<Self>> {
         sinew_core::lock::set_yield(std::thread::yield_now);
         let door = Door::claim()?;
         let driver = match Epoll::new(door.knocker()) {
@@ -195,28 +209,30 @@ impl Scheduler {
             granted: Cell::new(0),
             tick_ns: Cell::new(now_ns),
             wheel: UnsafeCell::new(Wheel::new(now_ns)),
-            stacks: UnsafeCell::new(StackCache::new(CacheLimits::default())),
+            stacks: UnsafeCell::new(StackCache::new(stack_plan.limits)),
             dying: Cell::new(None),
             driver: RefCell::new(driver),
             sources: RefCell::new(Sources::new()),
+            deferred: Deferred::new(),
             free: Free::new(),
             ids: Cell::new(0..0),
             teardown: Cell::new(Teardown::No),
             refused: Cell::new(0),
             kept_panic: RefCell::new(None),
-            stack_config: StackConfig::default(),
+            stack_plan,
             knocked: Cell::new(false),
             attention: Cell::new(false),
             closed: Cell::new(false),
             running: Cell::new(false),
             stoppable: Cell::new(false),
             exit_code: Cell::new(None),
+            vigil: Vigil::new(),
             thread_state: ThreadState::of_this_thread(),
         }))
     }
 
     #[inline]
-    pub(super) fn current(&self) -> *const Block {
+    pub(crate) fn current(&self) -> *const Block {
         self.door.current.load(Relaxed)
     }
 
@@ -225,8 +241,8 @@ impl Scheduler {
         self.door.current.store(block.cast_mut(), Relaxed);
     }
 
-    fn alive(&self) -> usize {
-        self.door.figures.alive.load(Relaxed)
+    pub(crate) fn alive(&self) -> usize {
+        self.door.alive()
     }
 
     pub(super) fn free_blocks(&self) -> &Free {
@@ -236,6 +252,11 @@ impl Scheduler {
     /// The warm stacks, for anchors inside: whoever follows the pointer keeps I4.
     pub(crate) fn stacks(&self) -> NonNull<StackCache> {
         NonNull::from(&self.stacks).cast()
+    }
+
+    /// What its builder said about stacks.
+    pub(super) fn stack_choice(&self) -> Choice {
+        self.stack_plan.choice
     }
 
     pub(crate) fn door(&self) -> &'static Door {
@@ -285,7 +306,7 @@ impl Scheduler {
             self.budget.set(budget - 1);
             return;
         }
-        self.ready.push(me);
+        self.ready.push_last(me);
         self.switch_out(me);
     }
 
@@ -299,7 +320,7 @@ impl Scheduler {
             self.budget.set(budget - 1);
         } else if !me.has(flag::IN_CALLBACK) {
             self.budget.set(0);
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -308,6 +329,8 @@ impl Scheduler {
     pub(super) fn wait(&self, me: &Block, record: Record, deadline_ns: Option<u64>) -> Reason {
         me.write_record(record, self.tick_ns.get(), deadline_ns.is_some());
         if let Some(deadline_ns) = deadline_ns {
+            // PERF: the look at the clock may be old: then the wait seems longer, and the slack is still within its bound.
+            let deadline_ns = with_slack(deadline_ns, self.tick_ns.get());
             // SAFETY: I4: one call, no user code in it.
             let wheel = unsafe { &mut *self.wheel.get() };
             // SAFETY: the node is in place until it is removed below.
@@ -322,6 +345,9 @@ impl Scheduler {
             unsafe { wheel.remove(NonNull::from(&me.timer)) };
         }
         me.clear_record();
+        if record.kind.has_owner() {
+            me.leave_lock();
+        }
         reason
     }
 
@@ -358,7 +384,9 @@ impl Scheduler {
 
     /// What a look around is for beside coroutines: the wish to stop, the deadline, posts.
     fn attend(&self, until: Until) -> Option<Progress> {
-        self.attention.set(false);
+        if self.attention.replace(false) {
+            self.let_visitors_in();
+        }
         if until
             .deadline_ns
             .is_some_and(|deadline_ns| self.driver.borrow().now_ns() >= deadline_ns)
@@ -395,14 +423,14 @@ impl Scheduler {
         let config = block.extra().and_then(|extra| extra.stack.get());
         let own = block.has(flag::OWN_STACK);
         let stack = match self.dying.take() {
-            Some(stack) if !own && self.stack_config.is_of(&stack) => Ok(stack),
+            Some(stack) if !own && self.stack_plan.config.is_of(&stack) => Ok(stack),
             dying => {
                 // SAFETY: I4.
                 let stacks = unsafe { &mut *self.stacks.get() };
                 if let Some(stack) = dying {
                     stacks.put(stack);
                 }
-                stacks.get(config.unwrap_or(&self.stack_config))
+                stacks.get(config.unwrap_or(&self.stack_plan.config))
             }
         };
         match stack {
@@ -451,7 +479,7 @@ impl Scheduler {
             token.forget_coroutine(*key);
         }
         // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
-        if block.life.load(Relaxed) & life::WAITED != 0 {
+        if block.life.is_waited() {
             let waiting = block.joiners.lock().claim_all(Reason::Woken);
             waiting.wake_all();
         }
@@ -479,11 +507,19 @@ impl Scheduler {
     }
 
     fn poll_driver(&self, deadline_ns: Option<u64>) {
+        // What woke by a waker may be ready already.
+        let deadline_ns = if self.deferred.call() {
+            Some(0)
+        } else {
+            deadline_ns
+        };
         let mut driver = self.driver.borrow_mut();
         let sources = &self.sources;
         driver.poll(deadline_ns, &mut |token, ready| {
             sources.borrow_mut().report(token, ready)
         });
+        drop(driver);
+        self.deferred.call();
     }
 
     /// Publishes how many switches there were since the budget was granted, and grants `next`.
@@ -499,68 +535,6 @@ impl Scheduler {
         figures
             .io_waits
             .store(self.sources.borrow().waiting(), Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn may_be_ready(&self, fd: RawFd, owner: u64, direction: Direction) -> bool {
-        self.sources.borrow_mut().may_be_ready(fd, owner, direction)
-    }
-
-    #[inline]
-    pub(crate) fn exhausted(&self, fd: RawFd, owner: u64, direction: Direction) {
-        self.sources.borrow_mut().exhausted(fd, owner, direction);
-    }
-
-    /// Makes sure that the driver watches the descriptor.
-    pub(crate) fn watch(&self, fd: RawFd, owner: u64) -> io::Result<()> {
-        let mut sources = self.sources.borrow_mut();
-        let stale = sources.watch(&mut **self.driver.borrow_mut(), fd, owner)?;
-        drop(sources);
-        stale.wake_all();
-        Ok(())
-    }
-
-    /// The descriptor is about to be closed.
-    pub(crate) fn forget(&self, fd: RawFd, owner: u64) {
-        let mut sources = self.sources.borrow_mut();
-        let stale = sources.forget(&mut **self.driver.borrow_mut(), fd, owner);
-        drop(sources);
-        stale.wake_all();
-    }
-
-    /// Links a waiting coroutine's node at a watched descriptor, which is known to have nothing now.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Sources::link`].
-    pub(crate) unsafe fn link_source(
-        &self,
-        fd: RawFd,
-        owner: u64,
-        direction: Direction,
-        node: NonNull<Node>,
-    ) -> u32 {
-        let mut sources = self.sources.borrow_mut();
-        sources.exhausted(fd, owner, direction);
-        // SAFETY: passed on to the caller.
-        unsafe { sources.link(fd, direction, node) }
-    }
-
-    /// Takes the node out again; false if the descriptor was closed meanwhile.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Sources::unlink`].
-    pub(crate) unsafe fn unlink_source(
-        &self,
-        fd: RawFd,
-        direction: Direction,
-        node: NonNull<Node>,
-        life: u32,
-    ) -> bool {
-        let mut sources = self.sources.borrow_mut();
-        // SAFETY: passed on to the caller.
-        unsafe { sources.unlink(fd, direction, node, life) }
     }
 
     fn fire_timers(&self) {
@@ -603,11 +577,12 @@ impl Scheduler {
                 let block = unsafe { extra.as_ref() }.block;
                 // SAFETY: whoever posted it gave a reference to the block along.
                 let block = unsafe { BlockRef::adopt(block) };
-                // ORDERING: Acquire: the next poster's request is seen by the look at `cancel` below.
-                block.extra_or_new().cancel_posted.swap(false, AcqRel);
+                // The next caller's request is seen by the look at `cancel` below.
+                block.extra_or_new().cancel_call.answer();
                 self.tell_cancel(&block);
             }
         }
+        self.follow_orders();
     }
 
     /// A coroutine of this scheduler has a cancel request: if it waits, its wait ends.
@@ -636,6 +611,8 @@ impl Scheduler {
             (Some(timer_ns), Some(until_ns)) => Some(timer_ns.min(until_ns)),
             (one, other) => one.or(other),
         };
+        let vigil_ns = self.vigil_ns(deadline_ns);
+        let deadline_ns = deadline_ns.or(vigil_ns);
         if self.is_too_close(deadline_ns) {
             self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
@@ -647,6 +624,9 @@ impl Scheduler {
         self.knocked.set(!self.door.inbox.is_empty());
         self.drain_inbox();
         self.fire_timers();
+        if let Some(vigil_ns) = vigil_ns {
+            self.end_vigil(vigil_ns);
+        }
         self.count_switches(BUDGET);
     }
 
@@ -679,29 +659,33 @@ impl Scheduler {
     /// A wait of `me` was refused or ended because of a cancel. Others get a turn now and then, so that a loop over
     /// refused waits does not hold the thread; on the way to an early end the forced unwind is raised.
     pub(super) fn note_refusal(&self, me: &Block) {
+        me.notice_cancel();
         let unwinding = self.teardown.get() == Teardown::Unwinding;
-        if unwinding && std::thread::panicking() {
-            self.note_refusal_in_panic(me);
+        let due = unwinding || me.has(flag::UNWIND);
+        let possible = due && !std::thread::panicking() && forced::is_possible();
+        if unwinding && !possible {
+            self.note_refusal_without_unwind(me);
             return;
         }
         let refusals = me.refusals.get().wrapping_add(1);
         me.refusals.set(refusals);
-        if (unwinding || me.has(flag::UNWIND)) && !std::thread::panicking() {
+        if possible {
             if unwinding && refusals > SWALLOWED_MAX {
                 forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
             }
             forced::unwind();
         }
         if refusals.is_multiple_of(REFUSALS_PER_TURN) {
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
 
-    /// The same where the forced unwind is due and cannot be raised: a destructor runs because of a panic, perhaps a
-    /// neighbour's that waits in it. If nobody waits any more for anything but a turn, that will not change.
+    /// The same where the forced unwind is due and cannot be raised: a frame lies in between that lets no panic through, or a
+    /// destructor runs because of a panic, perhaps a neighbour's that waits in it. If nobody waits any more for anything but a
+    /// turn, that will not change.
     #[cold]
-    fn note_refusal_in_panic(&self, me: &Block) {
+    fn note_refusal_without_unwind(&self, me: &Block) {
         let mut refused = self.refused.get() + 1;
         if refused == REFUSED_MAX {
             if self.ready.len() + 1 >= self.alive() {
@@ -711,7 +695,7 @@ impl Scheduler {
         }
         self.refused.set(refused);
         if refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
-            self.ready.push(me);
+            self.ready.push_last(me);
             self.switch_out(me);
         }
     }
@@ -769,17 +753,15 @@ pub(crate) fn request_cancel(block: &BlockRef) {
     if local == Some(true) {
         return;
     }
-    let extra = block.extra_or_new();
-    // ORDERING: AcqRel pairs with the swap in `drain_inbox`.
-    if !extra.cancel_posted.swap(true, AcqRel) {
-        let raw = block.clone().into_raw();
-        // SAFETY: as in `wake_block`.
-        let door = unsafe { &*door };
-        // SAFETY: `raw` is counted.
-        let extra = unsafe { raw.as_ref() }.extra_or_new();
-        // SAFETY: `cancel_posted` gives the link to this thread; the counted reference keeps it in place.
-        unsafe { door.hand_in(NonNull::from(&extra.cancel_link), tag::CANCEL) };
-    }
+    let call = &block.extra_or_new().cancel_call;
+    // The message has a reference, which the owner gives up.
+    let give = || {
+        block.clone().into_raw();
+    };
+    // SAFETY: doors are never freed.
+    let door = unsafe { &*door };
+    // SAFETY: the counted reference keeps it in place.
+    unsafe { door.call_by(call, tag::CANCEL, give) };
 }
 
 /// The first frame's function: runs the coroutine, then unstarted ones in place, then leaves the stack for good.

@@ -9,15 +9,22 @@
 //! 3. It runs to its end; what does not end is unwound, and what swallows that is reported (`escalate`, `note_refusal`).
 //! 4. The closure's panic, or the first one that nobody joined, is raised.
 
+#![expect(
+    unsafe_code,
+    reason = "passes on the promise of stacks without a guard"
+)]
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{fmt, io, ptr};
 
 use sinew_context::stack::overflow::{self, AltStack};
 
 use crate::scheduler::body::drop_payload;
+use crate::scheduler::exit::CLOSING;
 use crate::scheduler::post::{LIMIT_DEFAULT, SchedulerHandle, Shared};
 use crate::scheduler::run::RunError;
 use crate::scheduler::{Scheduler, Until, current};
+use crate::stack::{CacheLimits, Choice, Plan};
 
 /// This cannot be done here or now: inside of a coroutine, or while coroutines exist, or without a scheduler. The
 /// documentation of each function says which.
@@ -48,6 +55,8 @@ impl std::error::Error for StateError {}
 #[must_use]
 pub struct SchedulerBuilder {
     post_limit: u64,
+    stack: Choice,
+    stack_cache: Option<CacheLimits>,
 }
 
 impl SchedulerBuilder {
@@ -60,6 +69,45 @@ impl SchedulerBuilder {
     /// Takes the limit on waiting posts away.
     pub fn unlimited_posts(self) -> Self {
         self.post_limit(u64::MAX)
+    }
+
+    /// The usable size of its coroutines' stacks, in bytes, unless a coroutine's own builder says otherwise; at least 32 KiB and
+    /// at most 1 GiB; 0 means the default, 248 KiB. Sizes are rounded up by at most a fifth.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack.set_size(bytes);
+        self
+    }
+
+    /// The size of the guards below those stacks, in bytes, at most 1 GiB; rounded up to a power of two of pages; 0 means the
+    /// default, one page.
+    pub fn guard_size(mut self, bytes: usize) -> Self {
+        self.stack.set_guard(bytes);
+        self
+    }
+
+    /// Does without guards, unless a coroutine's own builder asks for one.
+    ///
+    /// # Safety
+    ///
+    /// No coroutine of the scheduler ever needs more than its stack's size, see [`Builder::unguarded`](crate::Builder::unguarded).
+    pub unsafe fn unguarded(mut self) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { self.stack.set_unguarded() };
+        self
+    }
+
+    /// Whether stacks are kept warm for the next coroutine, which is the default, unless a coroutine's own builder says
+    /// otherwise; see [`Builder::pooled`](crate::Builder::pooled). If not, a stack whose coroutine has just ended may all the same
+    /// run the next one that has not started.
+    pub fn pooled(mut self, is_pooled: bool) -> Self {
+        self.stack.set_pooled(is_pooled);
+        self
+    }
+
+    /// How many warm stacks the scheduler keeps; if nothing is said [`CacheLimits::of_process`].
+    pub fn stack_cache(mut self, limits: CacheLimits) -> Self {
+        self.stack_cache = Some(limits);
+        self
     }
 
     /// Runs `f` with a scheduler of this thread, see [`Scheduler::anchor`].
@@ -80,7 +128,8 @@ impl SchedulerBuilder {
     /// # Errors
     ///
     /// [`RunError::State`] if this thread has a scheduler already, or inside of a stand-alone coroutine; [`RunError::Io`]
-    /// if the kernel refuses a descriptor or memory. `f` has not run then.
+    /// if the kernel refuses a descriptor or memory; [`RunError::Invalid`] for a stack or guard size out of range. `f` has not
+    /// run then.
     ///
     /// # Panics
     ///
@@ -89,10 +138,15 @@ impl SchedulerBuilder {
         if !current::scheduler().is_null() || crate::coroutine::is_inside() {
             return Err(RunError::State);
         }
+        let stack_plan = Plan {
+            choice: self.stack,
+            config: self.stack.config().map_err(RunError::Invalid)?,
+            limits: self.stack_cache.unwrap_or_else(CacheLimits::of_process),
+        };
         let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
         overflow::install().map_err(to_io)?;
         let _alternate_stack = AltStack::ensure().map_err(to_io)?;
-        let scheduler = Scheduler::new(self.post_limit).map_err(RunError::Io)?;
+        let scheduler = Scheduler::new(self.post_limit, stack_plan).map_err(RunError::Io)?;
         let anchor = Anchor::set(&scheduler);
         // Caught, so that whatever ends `f`, everything has ended before the scheduler goes.
         let result = catch_unwind(AssertUnwindSafe(|| f(&scheduler)));
@@ -156,6 +210,8 @@ impl Scheduler {
     pub fn builder() -> SchedulerBuilder {
         SchedulerBuilder {
             post_limit: LIMIT_DEFAULT,
+            stack: Choice::default(),
+            stack_cache: None,
         }
     }
 
@@ -187,7 +243,7 @@ impl Scheduler {
     ///
     /// Never.
     pub fn close(&self) {
-        self.cancel_all();
+        self.cancel_all(CLOSING);
     }
 
     /// Closes the scheduler if nothing would be lost by that: after an `Ok` its anchor ends without more ado.

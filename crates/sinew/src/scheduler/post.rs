@@ -17,8 +17,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, fence};
 
 use sinew_core::post::{PostQueue, Refusal};
 
@@ -33,7 +33,7 @@ pub(super) const LIMIT_DEFAULT: u64 = 1_024;
 const BATCH: u32 = super::BUDGET;
 
 /// A closure that was posted.
-type Job = Box<dyn FnOnce() + Send>;
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// What a scheduler and its handles have in common.
 pub(super) struct Shared {
@@ -60,6 +60,14 @@ impl Shared {
         self.posts.close();
         // ORDERING: Release pairs with the Acquire in `stats`.
         self.ended.store(true, Release);
+    }
+
+    /// Whether the scheduler alone has it, so that no handle exists, nor ever will but by its own doing.
+    pub(super) fn is_alone(self: &Arc<Self>) -> bool {
+        let is_alone = Arc::strong_count(self) == 1;
+        // ORDERING: what was posted by handles that are gone is seen: pairs with the Release of their drop.
+        fence(Acquire);
+        is_alone
     }
 
     pub(super) fn ask_to_stop(&self) {
@@ -152,20 +160,21 @@ impl SchedulerHandle {
         F: FnOnce() + Send + 'static,
     {
         let job: Job = Box::new(f);
-        match self.shared.posts.offer(job) {
-            Ok(()) => {
-                self.shared.door.call();
-                Ok(())
-            }
-            Err((refusal, job)) => {
-                // SAFETY: it is the box made above, of an `F`, untouched.
-                let refused = unsafe { Box::from_raw(Box::into_raw(job).cast::<F>()) };
-                Err(PostError {
-                    refusal,
-                    refused: *refused,
-                })
-            }
-        }
+        self.offer(job).map_err(|(refusal, job)| {
+            // SAFETY: it is the box made above, of an `F`, untouched.
+            let refused = unsafe { Box::from_raw(Box::into_raw(job).cast::<F>()) };
+            PostError::new(refusal, *refused)
+        })
+    }
+
+    pub(super) fn offer(&self, job: Job) -> Result<(), (Refusal, Job)> {
+        self.shared.posts.offer(job)?;
+        self.shared.door.call();
+        Ok(())
+    }
+
+    pub(super) fn door(&self) -> &'static Door {
+        self.shared.door
     }
 
     /// How many posted closures wait for their turn.
@@ -212,6 +221,10 @@ pub struct PostError<F> {
 }
 
 impl<F> PostError<F> {
+    pub(super) fn new(refusal: Refusal, refused: F) -> Self {
+        Self { refusal, refused }
+    }
+
     /// The closure that was refused; nothing of it has run.
     pub fn into_inner(self) -> F {
         self.refused

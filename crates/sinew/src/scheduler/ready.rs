@@ -1,6 +1,7 @@
 //! The ready queue: coroutines of one scheduler that can run, first in, first out.
 //!
-//! Owns: the chain of links. Thread: the scheduler's only. Started and unstarted ones share the queue.
+//! Owns: the chain of links. Thread: the scheduler's only. Started and unstarted ones share the queue. A build for tests can change the
+//! order (`shuffle`).
 #![expect(unsafe_code, reason = "intrusive chain of control blocks")]
 
 use std::cell::Cell;
@@ -9,19 +10,25 @@ use std::ptr::{self, NonNull};
 use sinew_core::inbox::Link;
 
 use crate::scheduler::block::{Block, flag};
+#[cfg(sinew_shuffle)]
+use crate::scheduler::shuffle::Shuffle;
 
 /// See the file's head.
 #[derive(Debug)]
 pub(super) struct ReadyQueue {
     head: Cell<*mut Link>,
     tail: Cell<*mut Link>,
+    #[cfg(sinew_shuffle)]
+    shuffle: Shuffle,
 }
 
 impl ReadyQueue {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             head: Cell::new(ptr::null_mut()),
             tail: Cell::new(ptr::null_mut()),
+            #[cfg(sinew_shuffle)]
+            shuffle: Shuffle::from_environment(),
         }
     }
 
@@ -34,6 +41,21 @@ impl ReadyQueue {
     /// or its maker.
     #[inline]
     pub(super) fn push(&self, block: &Block) {
+        #[cfg(sinew_shuffle)]
+        block.yielded.set(false);
+        self.append(block);
+    }
+
+    /// As [`push`](Self::push), for one that gives its turn away: it runs after all that are in the queue.
+    #[inline]
+    pub(super) fn push_last(&self, block: &Block) {
+        #[cfg(sinew_shuffle)]
+        block.yielded.set(true);
+        self.append(block);
+    }
+
+    #[inline]
+    fn append(&self, block: &Block) {
         let link = NonNull::from(&block.link);
         // SAFETY: the link of a block that is not in a chain belongs to whoever makes it runnable.
         unsafe { Link::set_next(link, ptr::null_mut()) };
@@ -82,8 +104,49 @@ impl ReadyQueue {
         self.pop_if(|block| !block.has(flag::STARTED | flag::OWN_STACK))
     }
 
+    /// Brings another one than the oldest to the front, perhaps. Nobody passes one that gave its turn away, nor does that one pass
+    /// anybody.
+    #[cfg(sinew_shuffle)]
+    fn stir(&self) {
+        let has_yielded = |link: NonNull<Link>| {
+            // SAFETY: all links here are blocks'.
+            let block = unsafe { Block::of_link(link) };
+            // SAFETY: a queued block is alive.
+            unsafe { block.as_ref() }.yielded.get()
+        };
+        let Some(mut link) = NonNull::new(self.head.get()) else {
+            return;
+        };
+        let mut before = link;
+        for _ in 0..self.shuffle.choose() {
+            // SAFETY: the queue owns its links.
+            match NonNull::new(unsafe { Link::next(link) }) {
+                Some(next) if !has_yielded(link) && !has_yielded(next) => {
+                    before = link;
+                    link = next;
+                }
+                _ => break,
+            }
+        }
+        if before == link || link.as_ptr() == self.head.get() {
+            return;
+        }
+        // SAFETY: as above.
+        let after = unsafe { Link::next(link) };
+        // SAFETY: as above.
+        unsafe { Link::set_next(before, after) };
+        if after.is_null() {
+            self.tail.set(before.as_ptr());
+        }
+        // SAFETY: as above.
+        unsafe { Link::set_next(link, self.head.get()) };
+        self.head.set(link.as_ptr());
+    }
+
     #[inline]
     fn pop_if(&self, wanted: impl FnOnce(&Block) -> bool) -> Option<NonNull<Block>> {
+        #[cfg(sinew_shuffle)]
+        self.stir();
         let block = self.peek()?;
         // SAFETY: a queued block is alive: the scheduler has a reference until it has ended.
         if !wanted(unsafe { block.as_ref() }) {

@@ -6,7 +6,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{fmt, io};
 
+use crate::inspect::Deadlock;
+use crate::scheduler::body::{drop_payload, drop_quietly};
 use crate::scheduler::{Scheduler, Until, exit, forced, spawn};
+use crate::stack::StackError;
 
 /// Why [`try_run`] has no value.
 #[derive(Debug)]
@@ -16,10 +19,15 @@ pub enum RunError {
     State,
     /// The kernel refused what a scheduler needs: a descriptor or memory.
     Io(io::Error),
+    /// A size that no stack can have was asked for ([`SchedulerBuilder::stack_size`](crate::SchedulerBuilder::stack_size)).
+    Invalid(StackError),
     /// [`crate::exit_all`] was called with this code, and the closure has not returned.
     Exited(i32),
     /// The closure was unwound, or never started, because of a cancel.
     Cancelled,
+    /// No coroutine of the thread could ever have gone on. All of them were cancelled; whatever the closure came to was
+    /// dropped.
+    Deadlock(Box<Deadlock>),
 }
 
 impl fmt::Display for RunError {
@@ -29,8 +37,10 @@ impl fmt::Display for RunError {
                 f.write_str("this thread runs a scheduler already; spawn a coroutine instead")
             }
             Self::Io(error) => write!(f, "the scheduler could not be set up: {error}"),
+            Self::Invalid(error) => error.fmt(f),
             Self::Exited(code) => write!(f, "everything was ended by exit_all({code})"),
             Self::Cancelled => f.write_str("the first coroutine was cancelled"),
+            Self::Deadlock(deadlock) => deadlock.fmt(f),
         }
     }
 }
@@ -39,7 +49,8 @@ impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
-            Self::State | Self::Exited(_) | Self::Cancelled => None,
+            Self::Invalid(error) => Some(error),
+            Self::State | Self::Exited(_) | Self::Cancelled | Self::Deadlock(_) => None,
         }
     }
 }
@@ -62,6 +73,9 @@ impl std::error::Error for RunError {
 ///   ([`crate::inspect::on_unhandled`]).
 /// - If this thread runs a scheduler already, or the kernel refuses a descriptor, or [`crate::exit_all`] ended `f` before it
 ///   could return; [`try_run`] returns these.
+/// - With a report, if none of the coroutines can ever go on. That is looked for when the thread has had nothing to do for 20 ms, and
+///   said only if it is proven: [`Deadlock`] tells what that takes. Everything is cancelled first, as after a panic of `f`, and panics
+///   that this leads to give way to the report. [`try_run`] returns it.
 ///
 /// # Examples
 ///
@@ -87,7 +101,7 @@ pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
 ///
 /// [`RunError::State`] if this thread runs a scheduler already; [`RunError::Io`] if the kernel refuses a
 /// descriptor or memory. `f` has not run then. [`RunError::Exited`] and [`RunError::Cancelled`] if `f` has run without
-/// coming to a value.
+/// coming to a value. [`RunError::Deadlock`] if nothing could ever have gone on, see [`run`].
 ///
 /// # Panics
 ///
@@ -142,6 +156,7 @@ impl Scheduler {
             }
             ended = Some(result);
         };
+        self.vigil.keep();
         // SAFETY: the loop below ends only when this coroutine, like all others, has ended, so what `f` borrows and what
         // it returns outlive it.
         let handle = unsafe { spawn::spawn_main(self, first) };
@@ -155,6 +170,12 @@ impl Scheduler {
             self.exit_code()
                 .map_or(RunError::Cancelled, RunError::Exited)
         };
+        if let Some(deadlock) = self.vigil.take_found() {
+            // What the cancels led to is nobody's concern any more.
+            let panics = [self.kept_panic.take(), drop_quietly((handle.join(), ended))];
+            panics.into_iter().flatten().for_each(drop_payload);
+            return Err(RunError::Deadlock(deadlock));
+        }
         match (handle.join(), ended) {
             (_, Some(Ok(value))) => Ok(value),
             (_, Some(Err(payload))) if forced::is_forced(&*payload) => Err(no_value()),

@@ -6,7 +6,8 @@
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::{fmt, io};
 
 use sinew_context::stack::{StackConfig, StackError};
@@ -16,8 +17,9 @@ use crate::error::{Cancelled, WaitError};
 use crate::join::JoinHandle;
 use crate::local;
 use crate::scheduler::block::{Block, BlockRef, flag, life};
-use crate::scheduler::door::Figures;
+use crate::scheduler::door::Door;
 use crate::scheduler::{Scheduler, body, current, exit, slab, unhandled};
+use crate::stack::Choice;
 
 /// How many ids a scheduler takes from the process's count at a time.
 const IDS: u64 = 1024;
@@ -187,8 +189,7 @@ impl Detached for Result<(), Cancelled> {
 #[must_use]
 pub struct Builder {
     name: Option<String>,
-    stack_bytes: Option<usize>,
-    guard_bytes: usize,
+    stack: Choice,
     clean_stack: bool,
     parent: Option<CancelToken>,
     fp_env: bool,
@@ -206,17 +207,37 @@ impl Builder {
         self
     }
 
-    /// The usable size of the stack, in bytes; at least 32 KiB and at most 1 GiB; 0 means the default, 248 KiB.
-    /// Sizes are rounded up by at most a fifth.
+    /// The usable size of the stack, in bytes; at least 32 KiB and at most 1 GiB; 0 means the default: the scheduler's, 248 KiB if
+    /// that was not said. Sizes are rounded up by at most a fifth.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_bytes = Some(bytes);
+        self.stack.set_size(bytes);
         self
     }
 
     /// The size of the inaccessible guard below the stack, in bytes, at most 1 GiB; rounded up to a power of two of
-    /// pages; 0 means one page. Foreign code without stack probes wants a guard as large as its largest frame.
+    /// pages; 0 means the default: the scheduler's, one page if that was not said. Foreign code without stack probes wants a guard
+    /// as large as its largest frame.
     pub fn guard_size(mut self, bytes: usize) -> Self {
-        self.guard_bytes = bytes;
+        self.stack.set_guard(bytes);
+        self
+    }
+
+    /// Does without a guard below the stack.
+    ///
+    /// # Safety
+    ///
+    /// What runs in the coroutine, signal handlers on its stack included, never needs more than the stack's size: below lies
+    /// another coroutine's memory, and an overflow overwrites it silently.
+    pub unsafe fn unguarded(mut self) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { self.stack.set_unguarded() };
+        self
+    }
+
+    /// Whether the stack is kept warm for others at the coroutine's end, which is the default. Otherwise it comes without memory
+    /// and its memory goes back to the kernel at the end: about 4 µs more for each coroutine, and nothing lingers.
+    pub fn pooled(mut self, is_pooled: bool) -> Self {
+        self.stack.set_pooled(is_pooled);
         self
     }
 
@@ -321,10 +342,11 @@ impl Builder {
     }
 
     fn config(&self) -> Result<Option<StackConfig>, StackError> {
-        if self.stack_bytes.is_none_or(|bytes| bytes == 0) && self.guard_bytes == 0 {
+        if !self.stack.is_made() {
             return Ok(None);
         }
-        StackConfig::new(self.stack_bytes.unwrap_or(0), self.guard_bytes).map(Some)
+        let general = current::with_scheduler(Scheduler::stack_choice).unwrap_or_default();
+        self.stack.or(general).config().map(Some)
     }
 
     /// Gives a new block what was asked for.
@@ -450,34 +472,23 @@ impl Scheduler {
         let raw = self.free_blocks().take();
         // SAFETY: a block from the free list is initialised and the caller's.
         let block = unsafe { raw.as_ref() };
-        block
-            .door
-            .store(ptr::from_ref(self.door()).cast_mut(), Relaxed);
-        block.flags.store(0, Relaxed);
-        block.cancel.store(self.is_ending(), Relaxed);
-        block.refusals.set(0);
-        block.outcome.store(0, Relaxed);
-        block
-            .refs
-            .store(1 + u32::from(life & life::HANDLE), Relaxed);
-        // ORDERING: Release: listings that see the new life see the fields above.
-        block.life.store(life, Release);
+        // SAFETY: the current block is alive.
+        let parent = unsafe { self.current().as_ref() }.map_or(0, Block::id);
+        let (is_ending, id) = (self.is_ending(), self.next_id());
         // SAFETY: new, the caller's; the lifetimes are the caller's duty.
-        unsafe { body::put(block, body) };
-        block.change(|| {
-            block
-                .location
-                .store(ptr::from_ref(location).cast_mut(), Relaxed);
-            block.id.store(self.next_id(), Relaxed);
-            // SAFETY: the current block is alive.
-            let parent = unsafe { self.current().as_ref() }.map_or(0, Block::id);
-            block.parent.store(parent, Relaxed);
-        });
-        let figures = &self.door().figures;
-        figures
-            .alive
-            .store(figures.alive.load(Relaxed) + 1, Relaxed);
-        Figures::add(&figures.created, 1);
+        unsafe {
+            fill(
+                block,
+                self.door(),
+                body,
+                life,
+                is_ending,
+                location,
+                id,
+                parent,
+            )
+        };
+        self.count_new();
         inherited.give(block);
         equip(block);
         self.push_ready(block);
@@ -496,11 +507,55 @@ impl Scheduler {
     }
 }
 
+/// Makes a free block a new coroutine's: with a count for its scheduler, and one for the handle if `life` says that there is one.
+///
+/// # Safety
+///
+/// The block is initialised and the caller's alone. For `body` as for [`Scheduler::spawn_block`].
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "all that a block begins with")]
+pub(super) unsafe fn fill<F: FnOnce() -> T, T>(
+    block: &Block,
+    door: &'static Door,
+    body: F,
+    life: u8,
+    is_cancelled: bool,
+    location: &'static Location<'static>,
+    id: u64,
+    parent: u64,
+) {
+    block.door.store(ptr::from_ref(door).cast_mut(), Relaxed);
+    block.flags.store(0, Relaxed);
+    block.cancel.store(is_cancelled, Relaxed);
+    block.refusals.set(0);
+    block.outcome.store(0, Relaxed);
+    block
+        .refs
+        .store(1 + u32::from(life & life::HANDLE), Relaxed);
+    // Listings that see the new life see the fields above.
+    block.life.begin(life);
+    // SAFETY: passed on to the caller.
+    unsafe { body::put(block, body) };
+    block.change(|| {
+        block
+            .location
+            .store(ptr::from_ref(location).cast_mut(), Relaxed);
+        block.id.store(id, Relaxed);
+        block.parent.store(parent, Relaxed);
+    });
+}
+
+/// An id for a coroutine that is made outside of its scheduler.
+#[cold]
+pub(super) fn one_id() -> u64 {
+    NEXT.fetch_add(1, Relaxed)
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// A fresh range of ids. They are never used again: 2^64 last for centuries.
 #[cold]
 pub(crate) fn new_ids() -> std::ops::Range<u64> {
-    use std::sync::atomic::AtomicU64;
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     let start = NEXT.fetch_add(IDS, Relaxed);
     start..start + IDS
 }
@@ -515,8 +570,9 @@ pub(super) unsafe fn spawn_main<F: FnOnce() -> T, T>(
     scheduler: &Scheduler,
     body: F,
 ) -> JoinHandle<T> {
+    let life = life::HANDLE | life::SOLE;
     // SAFETY: passed on to the caller.
-    let block = unsafe { scheduler.spawn_block(body, life::HANDLE, Location::caller(), |_| {}) };
+    let block = unsafe { scheduler.spawn_block(body, life, Location::caller(), |_| {}) };
     // SAFETY: the block was made for `T`, with a count for the handle.
     unsafe { JoinHandle::new(block) }
 }

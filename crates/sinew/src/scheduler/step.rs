@@ -142,8 +142,11 @@ impl Scheduler {
     fn step_once(&self) -> Progress {
         // I2.
         self.count_switches(0);
-        self.attention.set(false);
+        let was_called = self.attention.replace(false);
         self.look();
+        if was_called || self.attention.get() {
+            self.let_visitors_in();
+        }
         let posted = self.run_post();
         let resumed = self.ready.pop();
         if let Some(block) = resumed {

@@ -72,10 +72,11 @@ impl Scheduler {
     }
 
     /// Panics in a debug build if the coroutine has changed the control words without having asked to keep its own. They
-    /// are as before then, so that the others do not suffer.
+    /// are as before then, so that the others do not suffer. The same if it holds a spin lock.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn check_fp_env(&self, me: &Block) {
+        current::expect_no_spin_lock();
         if cfg!(debug_assertions) && !me.has(flag::FP_ENV) {
             expect_fp_env(self.thread_state.fp_env);
         }
@@ -109,6 +110,8 @@ pub(crate) fn check_fp_env() {
 #[inline]
 pub(super) fn end_of_body(block: &Block) {
     if cfg!(debug_assertions) || block.has(flag::FP_ENV) {
+        // A spin lock whose guard was forgotten is not the next one's.
+        current::set_spin_locks(0);
         current::with_scheduler(|scheduler| {
             // SAFETY: the words that this thread's Rust code runs with.
             unsafe { scheduler.thread_state.fp_env.replace() }

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::current;
@@ -21,12 +22,20 @@ pub enum Unhandled<'a> {
         /// What it panicked with.
         payload: &'a (dyn Any + Send),
     },
-    /// It returned this error.
+    /// It returned this error; or a promise failed with it, and nobody looked.
     Error {
-        /// The coroutine's id.
+        /// The coroutine's id; 0 for a promise.
         id: u64,
         /// What it returned.
         error: &'a io::Error,
+    },
+    /// It was to stop ([`crate::cancel_id_within`]) and lives on: it never waits, or behind a shield only, or catches every
+    /// unwind.
+    Deaf {
+        /// The coroutine's id.
+        id: u64,
+        /// The grace that it had, before it was to be unwound.
+        grace: Duration,
     },
 }
 
@@ -38,7 +47,8 @@ type Hook = Arc<dyn Fn(&Unhandled<'_>) + Send + Sync>;
 static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 
 /// Sets the function that is told of every failure that nobody joined: a panic of a detached coroutine, or of one
-/// whose handle was dropped, and an `Err` that a detached coroutine returned.
+/// whose handle was dropped, an `Err` that a detached coroutine returned, the error of a failed
+/// [promise](crate::future::Promise) that nobody looked at, and a coroutine that was to stop and did not.
 ///
 /// It is called once per failure, on the thread where the failure was found, possibly inside the failing
 /// coroutine. With a hook set, [`crate::run`] does not raise such panics again. `None` takes the hook away.
@@ -98,6 +108,13 @@ pub(crate) fn report(id: u64, payload: Payload) {
 pub(crate) fn report_contained(id: u64, payload: Payload) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| report(id, payload))) {
         drop_payload(second);
+    }
+}
+
+/// A coroutine that was to stop and did not: to the hook, if there is one.
+pub(crate) fn report_deaf(id: u64, grace: Duration) {
+    if let Some(hook) = hook() {
+        tell(hook, &Unhandled::Deaf { id, grace });
     }
 }
 

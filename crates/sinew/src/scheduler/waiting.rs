@@ -18,8 +18,8 @@ use std::time::Duration;
 use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
-use crate::scheduler::block::Block;
-use crate::scheduler::current::{Place, place};
+use crate::scheduler::block::{Block, flag};
+use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::limit::{self, Limit};
 use crate::sys::clock;
 
@@ -46,13 +46,15 @@ impl<'a> Waiting<'a> {
     ///
     /// Fails with `State` on a scheduler's own frame and in a callback, where nothing may wait.
     #[inline]
+    #[track_caller]
     pub(crate) fn new(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
         let place = place();
         if !place.may_wait() {
             return Err(WaitError::State);
         }
-        if let Place::Coroutine(scheduler, block) = place {
-            scheduler.check_fp_env(block);
+        match place {
+            Place::Coroutine(scheduler, block) => scheduler.check_fp_env(block),
+            Place::Thread | Place::Frame => current::expect_no_spin_lock(),
         }
         Ok(Self {
             place,
@@ -87,6 +89,15 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// Lets every other ready coroutine have its turn; on a plain thread, every other thread.
+    pub(crate) fn yield_turn(&self) {
+        self.has_waited.set(true);
+        match self.place {
+            Place::Coroutine(scheduler, block) => scheduler.yield_turn(block),
+            Place::Thread | Place::Frame => thread::yield_now(),
+        }
+    }
+
     /// What a finished wait means for the caller. Raises the forced unwind where one is due.
     #[inline]
     pub(crate) fn result(&self, reason: Reason) -> Result<(), WaitError> {
@@ -100,6 +111,19 @@ impl<'a> Waiting<'a> {
                 }
                 Err(WaitError::Cancelled)
             }
+        }
+    }
+
+    /// As [`result`](Self::result), of a wait that has failed.
+    ///
+    /// # Panics
+    ///
+    /// If it has not.
+    #[cold]
+    pub(crate) fn error(&self, reason: Reason) -> WaitError {
+        match self.result(reason) {
+            Ok(()) => unreachable!("who was woken got what it waited for"),
+            Err(error) => error,
         }
     }
 
@@ -138,6 +162,16 @@ impl<'a> Waiting<'a> {
         // SAFETY: the party's own, and in place.
         unsafe { waiter.as_ref() }.word.arm();
         self.suspend(record)
+    }
+
+    /// Stops the calling thread, whose party is armed.
+    fn block_thread(&self, deadline_ns: Option<u64>) -> Reason {
+        let party = self.thread.get().cast::<ThreadParty>();
+        // SAFETY: `party` initialised it for this wait.
+        let party = unsafe { &*party };
+        let reason = party.wait(deadline_ns);
+        self.withdraw();
+        reason
     }
 }
 
@@ -181,14 +215,7 @@ unsafe impl Suspend for Waiting<'_> {
                 let reason = scheduler.wait(block, record, self.deadline_ns());
                 self.blame(reason)
             }
-            Place::Thread | Place::Frame => {
-                let party = self.thread.get().cast::<ThreadParty>();
-                // SAFETY: `party` initialised it for this wait.
-                let party = unsafe { &*party };
-                let reason = self.blame(party.wait(self.deadline_ns()));
-                self.withdraw();
-                reason
-            }
+            Place::Thread | Place::Frame => self.blame(self.block_thread(self.deadline_ns())),
         }
     }
 
@@ -202,6 +229,38 @@ unsafe impl Suspend for Waiting<'_> {
             // the party needs no drop and stays readable for the unlinking.
             drop(unsafe { std::ptr::read(&raw const party.thread) });
         }
+    }
+}
+
+/// The party of a wait, where it must get what it waits for: no deadline and no cancel ends a wait by this.
+#[derive(Clone, Copy)]
+pub(crate) struct Deaf<'a, 'b>(pub(crate) &'b Waiting<'a>);
+
+// SAFETY: as for `Waiting`, whose waiter and node these are.
+unsafe impl Suspend for Deaf<'_, '_> {
+    fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
+        self.0.party()
+    }
+
+    fn refused(&self) -> Option<Reason> {
+        None
+    }
+
+    fn suspend(&self, record: Record) -> Reason {
+        self.0.has_waited.set(true);
+        match self.0.place {
+            Place::Coroutine(scheduler, block) => {
+                block.set(flag::DEAF);
+                let reason = scheduler.wait(block, record, None);
+                block.clear(flag::DEAF);
+                reason
+            }
+            Place::Thread | Place::Frame => self.0.block_thread(None),
+        }
+    }
+
+    fn withdraw(&self) {
+        self.0.withdraw();
     }
 }
 

@@ -157,6 +157,7 @@ where
         here.may_wait(),
         "scope called in a cleanup or a callback, where nothing may wait for its children"
     );
+    current::expect_no_spin_lock();
     let family = Family {
         alive: Cell::new(0),
         waiting: Cell::new(None),
@@ -219,7 +220,7 @@ impl<'scope> Scope<'scope, '_> {
         // handle is gone.
         let block = unsafe {
             scheduler.spawn_block(f, life::HANDLE, location, |block| {
-                block.extra_or_new().family.set(Some(family));
+                block.extra_or_new().family.set(family);
                 CancelToken::attach(&BlockRef::of(block), Some(&self.token));
             })
         };

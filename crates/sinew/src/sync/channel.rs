@@ -193,6 +193,10 @@ pub struct Sender<T> {
 }
 
 impl<T> Sender<T> {
+    pub(crate) fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
     /// Sends a value.
     ///
     /// # Suspends
@@ -360,6 +364,10 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
+    pub(crate) fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
     /// Receives a value.
     ///
     /// # Suspends

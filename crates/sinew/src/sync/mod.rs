@@ -3,11 +3,31 @@
 //! The names and shapes are std's. A wait suspends the coroutine, or blocks the plain thread; each waiting method `x` has
 //! `try_x`, which never waits, and `x_timeout` and `x_deadline`. Nothing is poisoned: whether a thread panics says nothing
 //! about a coroutine.
+//!
+//! Those who wait are served in the order in which they came. What is free may be taken past them in a [`Mutex`] only, and there a
+//! bounded number of times; a [`Semaphore`] and an [`RwLock`] are handed over. An [`RwLock`] lets all its readers in at a time, by turns
+//! with one writer. What was handed over stands: a deadline or a cancel that comes later changes nothing.
+//!
+//! A [`SpinLock`] never suspends, and the wait of a [`LazyLock`] does not end early.
 
+mod barrier;
 pub mod channel;
+mod condvar;
+mod lazy_lock;
 mod mutex;
+mod once;
+mod rwlock;
 pub mod select;
+mod semaphore;
+mod spin_lock;
 mod wait_group;
 
+pub use barrier::{Barrier, BarrierWaitResult};
+pub use condvar::Condvar;
+pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
+pub use once::{InitError, Once, OnceCell};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use semaphore::{Permit, Semaphore};
+pub use spin_lock::{SpinLock, SpinLockGuard};
 pub use wait_group::WaitGroup;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use sinew_core::sync::RawMutex;
 
 use crate::error::WaitError;
-use crate::scheduler::current::{Place, place};
+use crate::scheduler::current::party_id;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 
@@ -113,7 +113,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.raw.try_lock(my_id()).then(|| self.guard())
+        self.raw.try_lock(party_id()).then(|| self.guard())
     }
 
     #[inline]
@@ -121,7 +121,7 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         deadline_ns: impl FnOnce() -> Option<u64>,
     ) -> Result<MutexGuard<'_, T>, WaitError> {
-        if !self.raw.try_lock(my_id()) {
+        if !self.raw.try_lock(party_id()) {
             let waiting = Waiting::new(deadline_ns())?;
             if let Err(reason) = self.raw.lock(&waiting, waiting.id()) {
                 waiting.result(reason)?;
@@ -140,15 +140,6 @@ impl<T: ?Sized> Mutex<T> {
     /// The value, without locking: the exclusive borrow says that nobody else can hold it.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
-    }
-}
-
-/// The current coroutine's id, as the lock's owner; 0 for a thread.
-#[inline]
-fn my_id() -> u64 {
-    match place() {
-        Place::Coroutine(_, block) => block.id(),
-        Place::Thread | Place::Frame => 0,
     }
 }
 
@@ -182,6 +173,13 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     not_send: PhantomData<*const ()>,
+}
+
+impl<T: ?Sized> MutexGuard<'_, T> {
+    /// The lock that is held.
+    pub(super) fn raw(&self) -> &RawMutex {
+        &self.mutex.raw
+    }
 }
 
 // SAFETY: by reference the guard gives out `&T` only.

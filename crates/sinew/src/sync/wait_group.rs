@@ -34,6 +34,10 @@ pub struct WaitGroup {
 }
 
 impl WaitGroup {
+    pub(crate) fn raw(&self) -> &RawWaitGroup {
+        &self.raw
+    }
+
     /// A group with a count of zero.
     #[must_use]
     pub fn new() -> Self {

@@ -2,3 +2,6 @@
 
 pub(crate) mod clock;
 pub(crate) mod epoll;
+#[cfg(feature = "backtrace")]
+pub(crate) mod memory;
+pub(crate) mod signal;

@@ -53,8 +53,11 @@ fn agrees_with_the_model(kind: Option<GuardKind>, seed: u64, steps: usize) {
                     .iter()
                     .any(|(other, _)| start_of(other) == start_of(&stack));
                 assert!(!clash, "handed out twice at step {step}");
-                assert_eq!(lookup(start_of(&stack)), Some(stack.slot));
-                assert!(super::super::owner_of(stack.slot).is_none(), "an old owner");
+                assert_eq!(lookup(start_of(&stack)), Some(stack.slot.place()));
+                assert!(
+                    super::super::owner_of(stack.slot.place()).is_none(),
+                    "an old owner"
+                );
                 seen.insert(start_of(&stack));
                 // SAFETY: usable bytes of a stack of ours.
                 unsafe {

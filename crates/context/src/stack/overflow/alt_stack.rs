@@ -15,6 +15,7 @@ mod tests;
 
 use crate::stack::error::StackError;
 use crate::stack::guard::{self, GuardKind};
+use crate::stack::shadow;
 use crate::stack::{errno, page_bytes, slab};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -57,8 +58,9 @@ impl AltStack {
     /// # Errors
     ///
     /// `NoMemory` if none can be mapped; `System` if the kernel refuses it, as it does in a signal
-    /// handler that runs on the present one.
+    /// handler that runs on the present one; `ShadowStack` if the thread has one, so that it could not run coroutines at all.
     pub fn ensure() -> Result<AltStack, StackError> {
+        shadow::refuse()?;
         let frame_bytes = signal_frame_bytes();
         let before = exchange(None)?;
         let enough = before.ss_size >= ROOM_BYTES_MIN + frame_bytes;
@@ -68,6 +70,21 @@ impl AltStack {
                 thread: PhantomData,
             });
         }
+        Self::install(before)
+    }
+
+    /// Gives the thread an alternate stack of this value's own, whatever it has: for one that may live longer than
+    /// whoever made the present one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`AltStack::ensure`].
+    pub fn ensure_own() -> Result<AltStack, StackError> {
+        Self::install(exchange(None)?)
+    }
+
+    fn install(before: libc::stack_t) -> Result<AltStack, StackError> {
+        let frame_bytes = signal_frame_bytes();
         let guard_bytes = page_bytes();
         let room = (ROOM_BYTES + frame_bytes).next_multiple_of(guard_bytes);
         let bytes = guard_bytes + room;
@@ -151,8 +168,8 @@ fn exchange(new: Option<&libc::stack_t>) -> Result<libc::stack_t, StackError> {
     }
 }
 
-/// What the kernel's signal frame takes at most on this processor; vector state makes it large.
-fn signal_frame_bytes() -> usize {
+/// What the kernel's signal frame takes at most on this processor; vector state makes it large. Async-signal-safe.
+pub(super) fn signal_frame_bytes() -> usize {
     // SAFETY: no preconditions; zero means that the kernel does not tell.
     let told = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) };
     usize::try_from(told).unwrap_or(0).max(libc::MINSIGSTKSZ)

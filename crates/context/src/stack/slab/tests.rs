@@ -9,7 +9,7 @@ use crate::stack::{Stack, StackConfig};
 fn look_up_finds_every_part_of_a_slot_and_nothing_else() {
     let stack = Stack::new(&StackConfig::new(40_000, 10_000).unwrap()).unwrap();
     let slot = stack.slot;
-    let span = slot.span();
+    let span = slot.place().span();
     for addr in [
         span.start,
         slot.limit().addr().get(),
@@ -40,7 +40,7 @@ fn geometry_holds_for_all_colours() {
     let mut colours = std::collections::BTreeSet::new();
     for stack in &stacks {
         let slot = stack.slot;
-        let span = slot.span();
+        let span = slot.place().span();
         let (limit, base) = (slot.limit().addr().get(), slot.base().addr().get());
         assert_eq!(slot.guard(), span.start..limit);
         assert_eq!((limit - span.start) % page_bytes(), 0);

@@ -8,8 +8,9 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::Acquire;
 
+use sinew_core::life::Join;
 use sinew_core::sync::{self as raw, Channel};
 use sinew_core::wait::{Arm as RawArm, ArmNode, Linking, Probe, Queue, QueueArm, Reason, Waiter};
 
@@ -17,7 +18,7 @@ use super::sealed::Sealed;
 use super::{Arm, Common};
 use crate::error::WaitError;
 use crate::io::ReadyArm;
-use crate::scheduler::block::{Block, life};
+use crate::scheduler::block::Block;
 use crate::sync::channel::broadcast::{RecvError, of_missing};
 use crate::sys::clock;
 
@@ -221,8 +222,8 @@ unsafe impl Probe<Queue> for EndProbe<'_> {
     }
 
     fn is_there(&self, _: &mut Queue) -> bool {
-        // ORDERING: AcqRel, as in `join::wait_for_end`: either the end sees WAITED and takes the lock, or DONE is seen.
-        self.0.life.fetch_or(life::WAITED, AcqRel) & life::DONE != 0
+        // As in `join::wait_for_end`: either the end sees that somebody waits and takes the lock, or it is seen here.
+        self.0.life.join(false) == Join::Ended
     }
 
     fn queue<'a>(&self, state: &'a mut Queue) -> &'a mut Queue {

@@ -1,0 +1,229 @@
+//! Polled parties under loom: a future that is polled, given another waker or dropped while another thread hands something over.
+//!
+//! A wake-up that is lost ends in a deadlock, which loom reports; a seat that is touched after it was freed, or without its
+//! lock, a failure of loom's cells; a value or a signal that is lost or doubled, a failed count.
+#![cfg(loom)]
+
+use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use sinew_core::sync::{Channel, Mode, RawEvent};
+use sinew_core::wait::{Polled, Reason};
+
+/// A waker that another thread can wait for. (Not by parking: loom's join does not stand an unpark that comes meanwhile.)
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            rung: Mutex::new(false),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.changed.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+fn party<T>() -> Polled<T> {
+    Polled::new(Waker::wake)
+}
+
+/// Polls until a value comes, waiting for the waker in between.
+fn receive(channel: &Channel<u32>, party: &mut Polled<u32>) -> Result<u32, Reason> {
+    let bell = Bell::new();
+    let waker = Waker::from(bell.clone());
+    loop {
+        match channel.poll_recv(party, &waker) {
+            Poll::Ready(received) => return received,
+            Poll::Pending => bell.wait(),
+        }
+    }
+}
+
+#[test]
+fn a_future_gets_the_value_of_another_thread() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::rendezvous());
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || {
+                let mut party = party();
+                let bell = Bell::new();
+                let waker = Waker::from(bell.clone());
+                let mut value = Some(1);
+                while channel
+                    .poll_send(&mut party, &mut value, &waker)
+                    .is_pending()
+                {
+                    bell.wait();
+                }
+            })
+        };
+        assert_eq!(receive(&channel, &mut party()), Ok(1));
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn a_closed_channel_wakes_its_futures() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let closing = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.close())
+        };
+        assert_eq!(receive(&channel, &mut party()), Err(Reason::Closed));
+        assert!(closing.join().unwrap());
+    });
+}
+
+#[test]
+fn a_value_handed_to_a_future_that_is_dropped_stays_in_the_channel() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let mut gone = party();
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        assert!(channel.poll_recv(&mut gone, &waker).is_pending());
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_send(1).unwrap())
+        };
+        channel.leave_recv(&mut gone);
+        drop(gone);
+        assert_eq!(receive(&channel, &mut party()), Ok(1));
+        sending.join().unwrap();
+        assert!(channel.try_recv().is_err());
+    });
+}
+
+#[test]
+fn a_value_that_comes_back_goes_to_a_future_that_waits() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::rendezvous());
+        let (mut gone, mut next) = (party(), party());
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        assert!(channel.poll_recv(&mut gone, &waker).is_pending());
+        assert!(channel.poll_recv(&mut next, &waker).is_pending());
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_send(1).unwrap())
+        };
+        channel.leave_recv(&mut gone);
+        assert_eq!(receive(&channel, &mut next), Ok(1));
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn a_value_whose_sending_future_is_dropped_is_on_one_side() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::rendezvous());
+        let mut party = party();
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        let mut value = Some(1);
+        assert!(
+            channel
+                .poll_send(&mut party, &mut value, &waker)
+                .is_pending()
+        );
+        let receiving = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_recv().ok())
+        };
+        let back = channel.leave_send(&mut party);
+        drop(party);
+        let received = receiving.join().unwrap();
+        assert_eq!(received.or(back), Some(1));
+        assert!(received.is_none() || back.is_none());
+    });
+}
+
+#[test]
+fn a_signal_meant_for_a_future_that_is_dropped_goes_to_the_next() {
+    loom::model(|| {
+        let event = loom::sync::Arc::new(RawEvent::new(Mode::Auto));
+        let (mut gone, mut next) = (party(), party());
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        assert!(event.poll_wait(&mut gone, &waker).is_pending());
+        assert!(event.poll_wait(&mut next, &waker).is_pending());
+        let setting = {
+            let event = event.clone();
+            thread::spawn(move || event.set())
+        };
+        event.leave_wait(&mut gone);
+        drop(gone);
+        while event.poll_wait(&mut next, &waker).is_pending() {
+            bell.wait();
+        }
+        setting.join().unwrap();
+        assert!(!event.is_set());
+    });
+}
+
+/// Another waker at each poll: it is the last one that is called.
+#[test]
+fn the_waker_of_the_last_poll_is_called() {
+    loom::model(|| {
+        let event = loom::sync::Arc::new(RawEvent::new(Mode::Manual));
+        let mut party = party();
+        let (first, second) = (Bell::new(), Bell::new());
+        assert!(
+            event
+                .poll_wait(&mut party, &Waker::from(first))
+                .is_pending()
+        );
+        let setting = {
+            let event = event.clone();
+            thread::spawn(move || event.set())
+        };
+        let waker = Waker::from(second.clone());
+        while event.poll_wait(&mut party, &waker).is_pending() {
+            second.wait();
+        }
+        setting.join().unwrap();
+    });
+}
+
+/// The seat of the first wait is used for the second.
+#[test]
+fn a_party_waits_again() {
+    loom::model(|| {
+        let event = loom::sync::Arc::new(RawEvent::new(Mode::Auto));
+        let setting = {
+            let event = event.clone();
+            thread::spawn(move || event.set())
+        };
+        let mut party = party();
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        while event.poll_wait(&mut party, &waker).is_pending() {
+            bell.wait();
+        }
+        setting.join().unwrap();
+        assert!(event.poll_wait(&mut party, &waker).is_pending());
+        event.set();
+        assert!(event.poll_wait(&mut party, &waker).is_ready());
+    });
+}

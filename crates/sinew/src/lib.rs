@@ -44,6 +44,7 @@ pub mod net;
 mod park;
 mod scheduler;
 mod scope;
+pub mod signal;
 pub mod stack;
 pub mod sync;
 mod sys;

@@ -42,6 +42,7 @@ mod join;
 pub mod local;
 pub mod net;
 mod park;
+pub mod process;
 mod scheduler;
 mod scope;
 pub mod signal;

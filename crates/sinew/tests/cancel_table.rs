@@ -717,6 +717,30 @@ fn sending_to_unix_datagram() -> Operation {
     operation
 }
 
+fn awaiting_child() -> Operation {
+    let mut command = sinew::process::Command::new("cat");
+    command
+        .stdin(sinew::process::Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let input = Cell::new(child.stdin.take());
+    let id = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    let wait = move |until| of_io(call!(until, child, wait, wait_timeout, wait_deadline));
+    let end = move || {
+        drop(input.take());
+        let left = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(id), left).unwrap();
+    };
+    Operation::new(wait).by(end).io()
+}
+
+/// The signal is told by another thread, so only what ends the wait otherwise is tried.
+fn awaiting_interrupt() -> Operation {
+    let mut operation = Operation::new(|_| of_io(sinew::signal::ctrl_c())).io();
+    operation.has_limit = false;
+    operation
+}
+
 /// The rows of the table.
 fn operations() -> Vec<Row> {
     vec![
@@ -760,6 +784,8 @@ fn operations() -> Vec<Row> {
         ("TcpStream::connect to several", connecting_stream),
         ("TcpListener::accept", accepting_stream),
         ("UdpSocket::recv_from", receiving_datagram),
+        ("Child::wait", awaiting_child),
+        ("ctrl_c", awaiting_interrupt),
         ("UnixDatagram::recv", receiving_unix_datagram),
         ("UnixDatagram::send", sending_unix_datagram),
         ("UnixDatagram::send_to_addr", sending_to_unix_datagram),

@@ -66,12 +66,17 @@ impl Limits {
         }
     }
 
+    /// Limits with this end.
+    pub(crate) const fn until_ns(deadline_ns: u64) -> Self {
+        Self {
+            timeout_ns: AtomicU64::new(0),
+            deadline_ns: AtomicU64::new(deadline_ns),
+        }
+    }
+
     /// Limits for several calls in a row: the end that a call that begins now has.
     pub(crate) fn from_now(&self) -> Self {
-        let limits = Self::new();
-        let deadline_ns = self.deadline_ns().unwrap_or(u64::MAX);
-        limits.deadline_ns.store(deadline_ns, Relaxed);
-        limits
+        Self::until_ns(self.deadline_ns().unwrap_or(u64::MAX))
     }
 
     /// The deadline of a call that begins to wait now.

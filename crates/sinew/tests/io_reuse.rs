@@ -71,6 +71,7 @@ fn a_waiter_that_was_woken_before_the_close() {
     let _watchdog = watchdog();
     run(|| {
         let (gate, opener) = unix_pair();
+        let mut closed = 0;
         for _ in 0..rounds() {
             let (a, old_peer) = unix_pair();
             let a = place_at(a, 911);
@@ -84,18 +85,19 @@ fn a_waiter_that_was_woken_before_the_close() {
             });
             let first = spawn_local(|| read_one(911));
             yield_now().unwrap();
-            // Both events are in one look at the kernel, the closer's first.
+            // Both events are in one look at the kernel, the closer's first. (Unless a close in another test has had this scheduler
+            // ask the kernel anew for the gate, which puts its event last.)
             write(&opener, b"g", None).unwrap();
             write(&old_peer, b"o", None).unwrap();
             let peer = closer.join().unwrap();
-            let got = first.join().unwrap();
-            assert!(
-                is_closed(got),
-                "the waiter for the old descriptor used the new one"
-            );
+            match first.join().unwrap() {
+                Ok(byte) => assert_eq!(byte, b'o', "the new descriptor's byte"),
+                ended => closed += usize::from(is_closed(ended)),
+            }
             assert_eq!(read_one(911).unwrap(), b'n');
             drop(peer);
         }
+        assert!(closed > 0, "the waiter always came first");
     });
 }
 

@@ -4,24 +4,31 @@
 //!
 //! The rows are [`operations`]; each is put through every test below.
 
+/// Calls the form of an operation that an [`Until`] asks for.
+macro_rules! call {
+    ($until:expr, $on:expr, $plain:ident, $timeout:ident, $deadline:ident $(, $arg:expr)?) => {
+        match $until {
+            Until::Forever => $on.$plain($($arg)?),
+            Until::Hour => $on.$timeout($($arg,)? HOUR),
+            Until::Zero => $on.$timeout($($arg,)? Duration::ZERO),
+            Until::Past => $on.$deadline($($arg,)? now() - Duration::from_millis(1)),
+        }
+    };
+}
+
+mod io_operations;
 mod io_rig;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::io::{self, Read};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net as unix;
+use std::io;
 use std::rc::Rc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
+use io_operations::*;
+use io_rig::watchdog;
 use sinew::event::{Event, EventTable, TableWaitError};
 use sinew::future::Promise;
 use sinew::io::Interest;
-use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use sinew::sync::channel::broadcast::RecvError;
 use sinew::sync::channel::{
     Receiver, Sender, bounded, broadcast, oneshot, rendezvous, unbounded, watch,
@@ -79,18 +86,6 @@ fn of_io<T>(result: io::Result<T>) -> End {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => End::TimedOut,
         Err(error) => panic!("ended with {error}"),
     }
-}
-
-/// Calls the form of an operation that an [`Until`] asks for.
-macro_rules! call {
-    ($until:expr, $on:expr, $plain:ident, $timeout:ident, $deadline:ident $(, $arg:expr)?) => {
-        match $until {
-            Until::Forever => $on.$plain($($arg)?),
-            Until::Hour => $on.$timeout($($arg,)? HOUR),
-            Until::Zero => $on.$timeout($($arg,)? Duration::ZERO),
-            Until::Past => $on.$deadline($($arg,)? now() - Duration::from_millis(1)),
-        }
-    };
 }
 
 fn timeout_of(until: Until) -> Option<Duration> {
@@ -558,187 +553,6 @@ fn awaiting_promise() -> Operation {
     let promise = RefCell::new(Some(promise));
     Operation::new(move |until| call!(until, future, wait, wait_timeout, wait_deadline).into())
         .by(move || promise.take().unwrap().resolve(()).unwrap())
-}
-
-fn write_byte(fd: &OwnedFd) {
-    assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
-}
-
-fn reading() -> Operation {
-    let (reader, writer) = sinew::io::pipe().unwrap();
-    let wait = move |until| of_io(sinew::io::read(&reader, &mut [0], timeout_of(until)));
-    Operation::new(wait).by(move || write_byte(&writer)).io()
-}
-
-fn readying() -> Operation {
-    let (reader, writer) = sinew::io::pipe().unwrap();
-    let wait = move |until| of_io(sinew::io::ready(&reader, Interest::Read, timeout_of(until)));
-    Operation::new(wait).by(move || write_byte(&writer)).io()
-}
-
-fn writing() -> Operation {
-    let (near, far) = unix_pair();
-    fill_fd(near.as_fd());
-    let wait = move |until| of_io(sinew::io::write(&near, &[1], timeout_of(until)));
-    let drain = move || {
-        let mut buffer = vec![0; 1 << 16];
-        while rustix::io::read(&far, &mut buffer).is_ok() {}
-    };
-    Operation::new(wait).by(drain).io()
-}
-
-fn listening() -> (OwnedFd, SocketAddr) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener.into(), address)
-}
-
-fn accepting() -> Operation {
-    let (listener, address) = listening();
-    let wait = move |until| of_io(sinew::io::accept(&listener, timeout_of(until)));
-    let connect = move || drop(std::net::TcpStream::connect(address).unwrap());
-    Operation::new(wait).by(connect).io()
-}
-
-fn connecting() -> Operation {
-    let hanging = hanging();
-    let wait = move |until| {
-        // All of it, which keeps the address hanging.
-        let hanging = &hanging;
-        let stream = socket2::Type::STREAM.nonblocking();
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, stream, None).unwrap();
-        of_io(sinew::io::connect(
-            &socket,
-            &hanging.address,
-            timeout_of(until),
-        ))
-    };
-    Operation::new(wait).io()
-}
-
-fn reading_stream() -> Operation {
-    let (mut near, far) = tcp_pair();
-    let far: OwnedFd = far.into();
-    let wait = move |until: Until| {
-        near.set_read_timeout(timeout_of(until)).unwrap();
-        of_io(near.read(&mut [0]))
-    };
-    let mut operation = Operation::new(wait).by(move || write_byte(&far)).io();
-    // As with std's, a timeout of zero cannot be set.
-    operation.has_limit = false;
-    operation
-}
-
-fn accepting_stream() -> Operation {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let wait = move |until: Until| {
-        listener.set_accept_timeout(timeout_of(until)).unwrap();
-        of_io(listener.accept())
-    };
-    let connect = move || drop(std::net::TcpStream::connect(address).unwrap());
-    let mut operation = Operation::new(wait).by(connect).io();
-    operation.has_limit = false;
-    operation
-}
-
-/// To several addresses, none of which answers.
-fn connecting_stream() -> Operation {
-    let addresses = [hanging(), hanging()];
-    let wait = move |_| {
-        let addresses = [addresses[0].address, addresses[1].address];
-        of_io(TcpStream::connect(&addresses[..]))
-    };
-    let mut operation = Operation::new(wait).io();
-    operation.has_limit = false;
-    operation
-}
-
-fn receiving_datagram() -> Operation {
-    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = near.local_addr().unwrap();
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let wait = move |until: Until| {
-        near.set_read_timeout(timeout_of(until)).unwrap();
-        of_io(near.recv_from(&mut [0]))
-    };
-    let send = move || assert_eq!(far.send_to(&[1], address).unwrap(), 1);
-    let mut operation = Operation::new(wait).by(send).io();
-    operation.has_limit = false;
-    operation
-}
-
-fn receiving_unix_datagram() -> Operation {
-    let (near, far) = UnixDatagram::pair().unwrap();
-    let far: OwnedFd = far.into();
-    let wait = move |until: Until| {
-        near.set_read_timeout(timeout_of(until)).unwrap();
-        of_io(near.recv(&mut [0]))
-    };
-    let mut operation = Operation::new(wait).by(move || write_byte(&far)).io();
-    operation.has_limit = false;
-    operation
-}
-
-fn sending_unix_datagram() -> Operation {
-    let (near, far) = UnixDatagram::pair().unwrap();
-    fill_fd(near.as_fd());
-    let wait = move |until: Until| {
-        near.set_write_timeout(timeout_of(until)).unwrap();
-        of_io(near.send(&[1]))
-    };
-    let drain = move || {
-        let mut buffer = vec![0; 1 << 16];
-        while rustix::io::read(&far, &mut buffer).is_ok() {}
-    };
-    let mut operation = Operation::new(wait).by(drain).io();
-    operation.has_limit = false;
-    operation
-}
-
-/// To an address whose socket is full: nobody tells when there is room.
-fn sending_to_unix_datagram() -> Operation {
-    static NAMES: AtomicUsize = AtomicUsize::new(0);
-    let number = NAMES.fetch_add(1, Relaxed);
-    let name = format!("sinew-cancel-table-{}-{number}", std::process::id());
-    let address = unix::SocketAddr::from_abstract_name(name).unwrap();
-    let near = UnixDatagram::unbound().unwrap();
-    let far = UnixDatagram::bind_addr(&address).unwrap();
-    near.connect_addr(&address).unwrap();
-    while rustix::io::write(&near, &[7]).is_ok() {}
-    let wait = move |until: Until| {
-        let (near, _far) = (UnixDatagram::unbound().unwrap(), &far);
-        near.set_write_timeout(timeout_of(until)).unwrap();
-        of_io(near.send_to_addr(&[1], &address))
-    };
-    let mut operation = Operation::new(wait).io();
-    operation.has_limit = false;
-    operation
-}
-
-fn awaiting_child() -> Operation {
-    let mut command = sinew::process::Command::new("cat");
-    command
-        .stdin(sinew::process::Stdio::piped())
-        .kill_on_drop(true);
-    let mut child = command.spawn().unwrap();
-    let input = Cell::new(child.stdin.take());
-    let id = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
-    let wait = move |until| of_io(call!(until, child, wait, wait_timeout, wait_deadline));
-    let end = move || {
-        drop(input.take());
-        let left = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        rustix::process::waitid(rustix::process::WaitId::Pid(id), left).unwrap();
-    };
-    Operation::new(wait).by(end).io()
-}
-
-/// The signal is told by another thread, so only what ends the wait otherwise is tried.
-fn awaiting_interrupt() -> Operation {
-    let mut operation = Operation::new(|_| of_io(sinew::signal::ctrl_c())).io();
-    operation.has_limit = false;
-    operation
 }
 
 /// The rows of the table.

@@ -1,5 +1,4 @@
 //! The standard input: of this program, started anew by its tests with one of their choice.
-#![expect(clippy::print_stdout, reason = "the child tells what it has read")]
 
 mod io_rig;
 

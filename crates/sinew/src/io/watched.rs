@@ -75,7 +75,7 @@ impl Limits {
     }
 
     /// Limits for several calls in a row: the end that a call that begins now has.
-    pub(crate) fn from_now(&self) -> Self {
+    pub(crate) fn fixed(&self) -> Self {
         Self::until_ns(self.deadline_ns().unwrap_or(u64::MAX))
     }
 

@@ -53,7 +53,7 @@ pub(super) fn accept<T>(
     mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
 ) -> io::Result<T> {
     // The same end for all tries.
-    let limits = limits.from_now();
+    let limits = limits.fixed();
     let mut pause = PAUSE.0;
     let mut short_until_ns = None;
     loop {

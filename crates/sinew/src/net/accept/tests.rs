@@ -1,3 +1,5 @@
+//! Accepting where a call of the tests' own stands for the kernel: what is passed over, waited out, told.
+
 use std::cell::Cell;
 use std::io;
 use std::time::Duration;

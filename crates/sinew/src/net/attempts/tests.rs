@@ -1,3 +1,5 @@
+//! The order of the attempts. The attempts themselves: `crates/sinew/tests/net_connect.rs`.
+
 use super::in_turn;
 
 #[test]

@@ -108,6 +108,7 @@ impl Counts {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn set(&self, stacks: usize, bytes: usize) {
         // ORDERING: relaxed, as above.
         self.stacks.store(stacks, Ordering::Relaxed);
@@ -223,6 +224,7 @@ impl StackCache {
         Ok(Stack::from_slot(class.take()?))
     }
 
+    #[inline]
     fn hand_out(&mut self, slot: Slot) -> Stack {
         self.stacks -= 1;
         self.bytes -= slot.reserved_bytes();

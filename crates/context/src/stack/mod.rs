@@ -284,6 +284,7 @@ impl Stack {
     }
 
     /// Gives up the handle but not the slot; there is no owner afterwards.
+    #[inline]
     fn into_slot(self) -> Slot {
         self.clear_owner();
         tools::stack_idle(self.slot.limit().addr().get(), self.slot.size_bytes());

@@ -197,11 +197,13 @@ impl Slot {
     }
 
     /// Usable bytes, from limit to base.
+    #[inline]
     pub(super) fn size_bytes(self) -> usize {
         self.base().addr().get() - self.limit().addr().get()
     }
 
     /// Bytes of address space, guard and header included.
+    #[inline]
     pub(super) fn reserved_bytes(self) -> usize {
         self.slab.layout.stride_bytes
     }

@@ -30,7 +30,7 @@ pub use raw_condvar::RawCondvar;
 pub use raw_event::{EventArm, Mode, RawEvent, Signal};
 pub use raw_mutex::{LOST_MAX, RawMutex};
 pub use raw_once::{Begin, NOT_AN_ID, RawOnce, TryBegin, Turn};
-pub use raw_promise::{Callbacks, RawPromise};
+pub use raw_promise::{Callbacks, PromiseArm, RawPromise};
 pub use raw_rwlock::RawRwLock;
 pub use raw_semaphore::{Overflow, RawSemaphore, TryDown};
 pub use raw_wait_group::{CountError, RawWaitGroup, WaitGroupArm};

@@ -155,6 +155,11 @@ pub unsafe trait Suspend {
     /// Why the party must not wait, if so: a cancel was requested before.
     fn refused(&self) -> Option<Reason>;
 
+    /// Why the party must not wait again after a wake that was a hint only, if so: its deadline has passed meanwhile.
+    fn expired(&self) -> Option<Reason> {
+        None
+    }
+
     /// Stops the party, whose waiter is armed, until it is made runnable.
     fn suspend(&self, record: Record) -> Reason;
 

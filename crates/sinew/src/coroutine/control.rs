@@ -171,29 +171,6 @@ enum Held {
     Provided(Provided<'static>),
 }
 
-impl Held {
-    /// The base and the limit of what is held, which has this owner from now on.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Stack::set_owner`].
-    unsafe fn occupy(&mut self, owner: *const ()) -> Option<(NonNull<u8>, NonNull<u8>)> {
-        match self {
-            Self::Nothing => None,
-            Self::Own(stack) => {
-                // SAFETY: passed on to the caller.
-                unsafe { stack.set_owner(owner, DESCRIBE) };
-                Some((stack.base(), stack.limit()))
-            }
-            Self::Provided(stack) => {
-                // SAFETY: passed on to the caller.
-                unsafe { stack.set_owner(owner, DESCRIBE) };
-                Some((stack.base(), stack.limit()))
-            }
-        }
-    }
-}
-
 /// What a body leaves, besides its value.
 #[derive(Default)]
 enum Left {
@@ -457,17 +434,28 @@ impl Control {
         }
     }
 
+    /// The base and the limit of the stack that was provided, or of one that is taken now. It has an owner from here on.
+    #[inline]
+    fn occupy(&self) -> Result<(NonNull<u8>, NonNull<u8>), StackError> {
+        if let Held::Provided(mut stack) = self.stack.take() {
+            // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
+            unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
+            let place = (stack.base(), stack.limit());
+            self.stack.set(Held::Provided(stack));
+            return Ok(place);
+        }
+        let stack = self.core().take_stack(&self.config)?;
+        // SAFETY: as above.
+        unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
+        let place = (stack.base(), stack.limit());
+        self.stack.set(Held::Own(stack));
+        Ok(place)
+    }
+
     /// Binds a stack to a Ready coroutine: it can be entered afterwards. If there is no stack nothing has changed.
     fn start(&self) -> Result<(), StackError> {
         debug_assert_eq!(self.phase.get(), Phase::Ready);
-        let mut held = match self.stack.take() {
-            Held::Provided(stack) => Held::Provided(stack),
-            Held::Nothing | Held::Own(_) => Held::Own(self.core().take_stack(&self.config)?),
-        };
-        // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
-        let place = unsafe { held.occupy(self.whole.get()) };
-        let (base, limit) = place.unwrap_or_else(|| unreachable!("one is held"));
-        self.stack.set(held);
+        let (base, limit) = self.occupy()?;
         if self.is_apart() {
             self.fp_env.set(FpEnv::current());
         }
@@ -650,7 +638,11 @@ impl Control {
     /// Drops a stack that was provided; what panics meanwhile is the anchor's to tell.
     #[cold]
     fn drop_provided(&self, stack: Provided<'static>) {
-        if let Some(payload) = drop_quietly(stack) {
+        // The memory may hold this very handle: I3.
+        let phase = self.phase.replace(Phase::Running);
+        let panic = drop_quietly(stack);
+        self.phase.set(phase);
+        if let Some(payload) = panic {
             self.core().keep_panic(payload);
         }
     }
@@ -679,7 +671,7 @@ impl Control {
         if !self.ending.get() {
             return fenced;
         }
-        if fenced || panicking || !forced::is_possible() {
+        if fenced || panicking || !forced::is_possible(self.base.get()) {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
@@ -713,7 +705,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && forced::is_possible() {
+        if self.ending.get() && forced::is_possible(self.base.get()) {
             self.unwind();
         }
         self.ending.get()

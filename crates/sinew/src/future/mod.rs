@@ -41,6 +41,7 @@ pub use block_on::{block_on, block_on_deadline, block_on_timeout};
 pub use combine::{all, any, race};
 pub use io::{Async, AsyncStream};
 pub use join::JoinFuture;
+pub(crate) use promise::Callback;
 pub use promise::{Promise, PromiseFuture, PromiseState, PromiseWait, SharedFuture, TaskError};
 pub use waits::{CancelFuture, EventFuture, RecvFuture, SendFuture, WaitGroupFuture};
 

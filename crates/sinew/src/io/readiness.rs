@@ -109,11 +109,7 @@ pub(super) fn is_ready_unless_waiting(
     if Waiting::new(None)?.refused().is_none() {
         return Ok(false);
     }
-    match poll_thread(fd, direction, Some(0), None) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-        Err(error) => Err(error),
-    }
+    poll_until(fd, direction, Some(0))
 }
 
 /// Blocks the thread until the descriptor is ready, or is closed by another thread. (A socket is not: the waiting call borrows
@@ -126,7 +122,10 @@ fn wait_thread(
 ) -> io::Result<()> {
     let number = fd.as_raw_fd();
     let Some(wait) = (owner == 0).then(|| ThreadWait::enter(number)).flatten() else {
-        return poll_thread(fd, direction, deadline_ns, None).map(drop);
+        return match poll_thread(fd, direction, deadline_ns, None)? {
+            Ended::TimedOut => Err(WaitError::Timeout.into()),
+            Ended::Ready | Ended::Knocked => Ok(()),
+        };
     };
     // Looked at when the wait can be told.
     let meant = identity(number);
@@ -136,6 +135,7 @@ fn wait_thread(
             Ended::Ready => return Err(closed(number)),
             Ended::Knocked if meant == identity(number) => wait.answer(),
             Ended::Knocked => return Err(closed(number)),
+            Ended::TimedOut => return Err(WaitError::Timeout.into()),
         }
     }
 }
@@ -146,17 +146,17 @@ pub(super) fn poll_until(
     direction: Direction,
     deadline_ns: Option<u64>,
 ) -> io::Result<bool> {
-    match poll_thread(fd, direction, deadline_ns, None) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(matches!(
+        poll_thread(fd, direction, deadline_ns, None)?,
+        Ended::Ready
+    ))
 }
 
 /// What a poll has ended with.
 enum Ended {
     Ready,
     Knocked,
+    TimedOut,
 }
 
 /// Blocks the thread until the descriptor is ready, or `knock` is readable.
@@ -179,7 +179,7 @@ fn poll_thread(
             }
         });
         match poll(fds, timeout.as_ref()) {
-            Ok(0) => return Err(WaitError::Timeout.into()),
+            Ok(0) => return Ok(Ended::TimedOut),
             Ok(_) if fds[0].revents().contains(PollFlags::NVAL) => {
                 let error = io::Error::from_raw_os_error(libc::EBADF);
                 return Err(named(error, || format!("descriptor {}", fd.as_raw_fd())));

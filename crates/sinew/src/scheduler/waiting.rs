@@ -207,6 +207,13 @@ unsafe impl Suspend for Waiting<'_> {
         }
     }
 
+    fn expired(&self) -> Option<Reason> {
+        let is_over = self
+            .deadline_ns()
+            .is_some_and(|deadline_ns| deadline_ns <= clock::now_ns());
+        is_over.then(|| self.blame(Reason::Timeout))
+    }
+
     #[inline]
     fn suspend(&self, record: Record) -> Reason {
         self.has_waited.set(true);

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sinew_core::lock::SpinByte;
 
+#[cfg(debug_assertions)]
 use crate::scheduler::current;
 
 /// A lock whose waiter spins instead of suspending: for sections of a few instructions.

@@ -16,7 +16,7 @@ macro_rules! call {
     };
 }
 
-mod io_operations;
+mod cancel_rows;
 mod io_rig;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -24,7 +24,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use io_operations::*;
+use cancel_rows::*;
 use io_rig::watchdog;
 use sinew::event::{Event, EventTable, TableWaitError};
 use sinew::future::Promise;
@@ -33,10 +33,10 @@ use sinew::sync::channel::broadcast::RecvError;
 use sinew::sync::channel::{
     Receiver, Sender, bounded, broadcast, oneshot, rendezvous, unbounded, watch,
 };
+use sinew::sync::kinds;
+use sinew::sync::local;
 use sinew::sync::select::{self, Selector};
-use sinew::sync::{
-    Barrier, Condvar, Mutex, Once, OnceCell as SyncCell, RwLock, Semaphore, WaitGroup,
-};
+use sinew::sync::{Barrier, Condvar, Mutex, Once, OnceCell as SyncCell, RwLock, Semaphore};
 use sinew::time::now;
 use sinew::{
     CancelToken, JoinHandle, Unparker, WaitError, block_on, block_on_deadline, block_on_timeout,
@@ -197,8 +197,8 @@ fn joining() -> Operation {
     Operation::new(wait).by(end)
 }
 
-fn locking() -> Operation {
-    let mutex: &'static Mutex<()> = Box::leak(Box::default());
+fn locking<K: kinds::Sharing>() -> Operation {
+    let mutex: &'static kinds::Mutex<(), K> = Box::leak(Box::default());
     let guard = Rc::new(std::cell::RefCell::new(Some(mutex.lock().unwrap())));
     let wait = move |until| {
         let locked = call!(until, mutex, lock, lock_timeout, lock_deadline);
@@ -207,7 +207,10 @@ fn locking() -> Operation {
     Operation::new(wait).by(move || drop(guard.take()))
 }
 
-fn sending((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool) -> Operation {
+fn sending<K: kinds::Sharing>(
+    (sender, receiver): (Sender<u8, K>, Receiver<u8, K>),
+    is_rendezvous: bool,
+) -> Operation {
     let receiver = Rc::new(receiver);
     let wait = move |until| {
         let sent = call!(until, sender, send, send_timeout, send_deadline, 1);
@@ -227,13 +230,17 @@ fn sending((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool) 
     })
 }
 
-fn full() -> (Sender<u8>, Receiver<u8>) {
-    let (sender, receiver) = bounded(1);
+fn full<K: kinds::Sharing>(
+    (sender, receiver): (Sender<u8, K>, Receiver<u8, K>),
+) -> (Sender<u8, K>, Receiver<u8, K>) {
     sender.try_send(0).unwrap();
     (sender, receiver)
 }
 
-fn receiving((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool) -> Operation {
+fn receiving<K: kinds::Sharing>(
+    (sender, receiver): (Sender<u8, K>, Receiver<u8, K>),
+    is_rendezvous: bool,
+) -> Operation {
     let sender = Rc::new(sender);
     let wait = move |until| {
         let received = call!(until, receiver, recv, recv_timeout, recv_deadline);
@@ -327,8 +334,8 @@ fn selecting_readiness() -> Operation {
     Operation::new(wait).by(move || write_byte(&writer)).io()
 }
 
-fn grouping() -> Operation {
-    let group = Rc::new(WaitGroup::new());
+fn grouping<K: kinds::Sharing>() -> Operation {
+    let group = Rc::new(kinds::WaitGroup::<K>::new());
     group.add(1);
     let waited = Rc::clone(&group);
     Operation::new(move |until| call!(until, waited, wait, wait_timeout, wait_deadline).into())
@@ -355,8 +362,8 @@ fn writing_lock() -> Operation {
     Operation::new(wait).by(move || drop(guard.take()))
 }
 
-fn downing() -> Operation {
-    let semaphore = Rc::new(Semaphore::new(0));
+fn downing<K: kinds::Sharing>() -> Operation {
+    let semaphore = Rc::new(kinds::Semaphore::<K>::new(0));
     let waited = Rc::clone(&semaphore);
     Operation::new(move |until| call!(until, waited, down, down_timeout, down_deadline).into())
         .by(move || semaphore.up())
@@ -497,7 +504,7 @@ fn awaiting_once() -> Operation {
         .by(move || assert!(once.try_call_once(|| ())))
 }
 
-fn awaiting_event(event: Event) -> Operation {
+fn awaiting_event<K: kinds::Sharing>(event: kinds::Event<K>) -> Operation {
     let event = Rc::new(event);
     let waited = Rc::clone(&event);
     Operation::new(move |until| call!(until, waited, wait, wait_timeout, wait_deadline).into())
@@ -561,9 +568,9 @@ fn operations() -> Vec<Row> {
         ("park", parking),
         ("sleep", sleeping),
         ("join wait", joining),
-        ("mutex lock", locking),
+        ("mutex lock", locking::<kinds::Shared>),
         ("rendezvous send", || sending(rendezvous(), true)),
-        ("bounded send", || sending(full(), false)),
+        ("bounded send", || sending(full(bounded(1)), false)),
         ("rendezvous recv", || receiving(rendezvous(), true)),
         ("bounded recv", || receiving(bounded(1), false)),
         ("unbounded recv", || receiving(unbounded(), false)),
@@ -572,10 +579,10 @@ fn operations() -> Vec<Row> {
         ("watch changed", watching),
         ("select", selecting),
         ("select with readiness", selecting_readiness),
-        ("wait group", grouping),
+        ("wait group", grouping::<kinds::Shared>),
         ("rwlock read", reading_lock),
         ("rwlock write", writing_lock),
-        ("semaphore down", downing),
+        ("semaphore down", downing::<kinds::Shared>),
         ("semaphore acquire_many", acquiring_many),
         ("condvar wait", awaiting_notification),
         ("condvar wait_while", awaiting_condition),
@@ -585,6 +592,27 @@ fn operations() -> Vec<Row> {
         ("once wait", awaiting_once),
         ("auto-reset event", || awaiting_event(Event::auto())),
         ("manual-reset event", || awaiting_event(Event::manual())),
+        ("local mutex lock", locking::<kinds::Local>),
+        ("local rendezvous send", || {
+            sending(local::channel::rendezvous(), true)
+        }),
+        ("local bounded send", || {
+            sending(full(local::channel::bounded(1)), false)
+        }),
+        ("local rendezvous recv", || {
+            receiving(local::channel::rendezvous(), true)
+        }),
+        ("local unbounded recv", || {
+            receiving(local::channel::unbounded(), false)
+        }),
+        ("local auto-reset event", || {
+            awaiting_event(local::Event::auto())
+        }),
+        ("local manual-reset event", || {
+            awaiting_event(local::Event::manual())
+        }),
+        ("local wait group", grouping::<kinds::Local>),
+        ("local semaphore down", downing::<kinds::Local>),
         ("numbered event", awaiting_number),
         ("token wait", awaiting_token),
         ("block_on", blocking_on),

@@ -9,6 +9,7 @@
 use core::ptr::NonNull;
 
 use crate::lock::{Guard, Lock};
+use crate::sharing::Sharing;
 use crate::wait::{Node, Queue, Reason, Waiter};
 
 /// What a suspended party waits for, as its wait record tells it: for listings, dumps and the
@@ -177,9 +178,9 @@ pub unsafe trait Suspend {
 ///
 /// `queue` always finds the same queue, and `slot` is what the primitive's wakers expect, valid until this returns.
 #[inline]
-pub unsafe fn wait_in<T, S: Suspend>(
-    lock: &Lock<T>,
-    guard: Guard<'_, T>,
+pub unsafe fn wait_in<T, K: Sharing, S: Suspend>(
+    lock: &Lock<T, K>,
+    guard: Guard<'_, T, K>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
     party: &S,
@@ -196,9 +197,9 @@ pub unsafe fn wait_in<T, S: Suspend>(
 ///
 /// As for [`wait_in`].
 #[inline]
-pub unsafe fn wait_in_front<T, S: Suspend>(
-    lock: &Lock<T>,
-    guard: Guard<'_, T>,
+pub unsafe fn wait_in_front<T, K: Sharing, S: Suspend>(
+    lock: &Lock<T, K>,
+    guard: Guard<'_, T, K>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
     party: &S,
@@ -221,10 +222,10 @@ enum Place {
 ///
 /// As for [`wait_in`].
 #[inline]
-unsafe fn wait_at<T, S: Suspend>(
+unsafe fn wait_at<T, K: Sharing, S: Suspend>(
     place: Place,
-    lock: &Lock<T>,
-    mut guard: Guard<'_, T>,
+    lock: &Lock<T, K>,
+    mut guard: Guard<'_, T, K>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
     party: &S,

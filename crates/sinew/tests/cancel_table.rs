@@ -4,16 +4,27 @@
 //!
 //! The rows are [`operations`]; each is put through every test below.
 
+/// Calls the form of an operation that an [`Until`] asks for.
+macro_rules! call {
+    ($until:expr, $on:expr, $plain:ident, $timeout:ident, $deadline:ident $(, $arg:expr)?) => {
+        match $until {
+            Until::Forever => $on.$plain($($arg)?),
+            Until::Hour => $on.$timeout($($arg,)? HOUR),
+            Until::Zero => $on.$timeout($($arg,)? Duration::ZERO),
+            Until::Past => $on.$deadline($($arg,)? now() - Duration::from_millis(1)),
+        }
+    };
+}
+
 mod cancel_rows;
 mod io_rig;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cancel_rows::{accepting, connecting, reading, reading_stream, readying, writing};
+use cancel_rows::*;
 use io_rig::watchdog;
 use sinew::event::{Event, EventTable, TableWaitError};
 use sinew::future::Promise;
@@ -75,18 +86,6 @@ fn of_io<T>(result: io::Result<T>) -> End {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => End::TimedOut,
         Err(error) => panic!("ended with {error}"),
     }
-}
-
-/// Calls the form of an operation that an [`Until`] asks for.
-macro_rules! call {
-    ($until:expr, $on:expr, $plain:ident, $timeout:ident, $deadline:ident $(, $arg:expr)?) => {
-        match $until {
-            Until::Forever => $on.$plain($($arg)?),
-            Until::Hour => $on.$timeout($($arg,)? HOUR),
-            Until::Zero => $on.$timeout($($arg,)? Duration::ZERO),
-            Until::Past => $on.$deadline($($arg,)? now() - Duration::from_millis(1)),
-        }
-    };
 }
 
 fn timeout_of(until: Until) -> Option<Duration> {
@@ -563,10 +562,6 @@ fn awaiting_promise() -> Operation {
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }
 
-fn write_byte(fd: &OwnedFd) {
-    assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
-}
-
 /// The rows of the table.
 fn operations() -> Vec<Row> {
     vec![
@@ -628,6 +623,14 @@ fn operations() -> Vec<Row> {
         ("io::accept", accepting),
         ("io::connect", connecting),
         ("TcpStream::read", reading_stream),
+        ("TcpStream::connect to several", connecting_stream),
+        ("TcpListener::accept", accepting_stream),
+        ("UdpSocket::recv_from", receiving_datagram),
+        ("Child::wait", awaiting_child),
+        ("ctrl_c", awaiting_interrupt),
+        ("UnixDatagram::recv", receiving_unix_datagram),
+        ("UnixDatagram::send", sending_unix_datagram),
+        ("UnixDatagram::send_to_addr", sending_to_unix_datagram),
     ]
 }
 

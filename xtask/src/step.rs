@@ -147,7 +147,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "tsan",
         what: "what crosses threads under ThreadSanitizer",
-        in_ci: true,
+        in_ci: false,
         run: sanitizer::thread,
     },
     Kind {

@@ -18,7 +18,7 @@ fn ci_is_every_marked_kind() {
     };
     for name in [
         "fmt", "tidy", "clippy", "doc", "test", "one-cpu", "loom", "valgrind", "notes", "asan",
-        "tsan", "tour",
+        "tour",
     ] {
         assert!(kinds.contains(&name), "{name} is part of ci");
     }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | has no table, or only cleanups for this call | go on outwards |
 //! | catches everything here (`catch_unwind`, `catch (...)`) | yes |
+//! | catches it to pass it on ([`catch_to_pass_on`], the outermost frame of a stack that this one has resumed) | go on outwards |
 //! | has a filter here, or a table in which this call is not (an `extern "C"` function in Rust, `noexcept` in C++) | no |
 //! | cannot be found by the unwinder (assembly or C without unwind tables) | no |
 //!
@@ -18,7 +19,12 @@
 )]
 
 use core::ffi::{c_int, c_void};
+use core::ops::Range;
 use core::ptr;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::stack::lookup;
 
 #[repr(C)]
 struct UnwindContext {
@@ -40,6 +46,7 @@ unsafe extern "C" {
     fn _Unwind_GetIPInfo(context: *mut UnwindContext, before: *mut c_int) -> usize;
     fn _Unwind_GetLanguageSpecificData(context: *mut UnwindContext) -> *const u8;
     fn _Unwind_GetRegionStart(context: *mut UnwindContext) -> usize;
+    fn _Unwind_GetCFA(context: *mut UnwindContext) -> usize;
 }
 
 /// What a frame would do with a panic that comes to it.
@@ -53,27 +60,120 @@ enum Deed {
     Refuse,
 }
 
-/// Whether a panic that is raised here would be caught by some frame further out, and every frame before that can be
-/// unwound. Takes about as long as the raise's own search.
+/// Whether a panic that is raised here would be caught, and every frame before that can be unwound. Takes about as long as the
+/// raise's own search.
+///
+/// `base` is that of the stack whose outermost frame catches everything, or an address near it. Other stacks of this crate that lie before that one, because its
+/// code has resumed them, are taken for such whose outermost frame passes on what it catches. So does
+/// [`catch_to_pass_on`]. Any other frame that catches keeps the panic.
 #[must_use]
 #[inline(never)]
-pub fn can_unwind() -> bool {
-    let mut caught = false;
-    // SAFETY: `visit` expects a bool.
-    unsafe { _Unwind_Backtrace(visit, (&raw mut caught).cast()) };
-    caught
+pub fn can_unwind(base: usize) -> bool {
+    let mut walk = Walk {
+        base,
+        stack: 0..0,
+        since_catch: None,
+        answer: None,
+    };
+    // SAFETY: `visit` expects a walk.
+    unsafe { _Unwind_Backtrace(visit, (&raw mut walk).cast()) };
+    // The outermost frame of all may be one that catches.
+    walk.answer.unwrap_or(walk.since_catch.is_some())
 }
 
-/// Stops at the first frame that does not let a panic through, and says whether that takes it.
-extern "C" fn visit(context: *mut UnwindContext, caught: *mut c_void) -> c_int {
-    // SAFETY: the unwinder passes a context of its own.
-    let deed = unsafe { deed_of(context) };
-    if deed == Deed::Pass {
-        return GO_ON;
+/// Runs `f`, and hands out the panic that came out of it, which the caller is going to raise again: the frame counts as one that
+/// lets it through.
+///
+/// # Errors
+///
+/// The panic's payload.
+#[inline]
+pub fn catch_to_pass_on<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
+    let mut f = Some(f);
+    let mut value = None;
+    passing_on(&mut || value = f.take().map(|f| f()))?;
+    // It has run, and returned.
+    Ok(value.unwrap_or_else(|| unreachable!("a closure that returned has left its value")))
+}
+
+/// One function for all types, to be known by its address.
+#[inline(never)]
+fn passing_on(f: &mut dyn FnMut()) -> Result<(), Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(f))
+}
+
+/// A walk outwards.
+struct Walk {
+    /// Where it ends.
+    base: usize,
+    /// The stack that the walk is on; empty if that is none of this crate's.
+    stack: Range<usize>,
+    /// How many frames ago one was that catches, of which it is not clear yet whether it passes on.
+    since_catch: Option<u32>,
+    answer: Option<bool>,
+}
+
+/// How far `passing_on` is from the frame that catches for it, which in a debug build is one of std's.
+const FRAMES_OF_CATCH: u32 = 4;
+/// How far a stack's end is from that frame, for the outermost one.
+const FRAMES_OF_BASE: u32 = 12;
+
+impl Walk {
+    /// Looks at the next frame: an address in it, where its function starts, and what it would do. Says whether to go on.
+    fn step(&mut self, address: usize, function: usize, deed: impl FnOnce() -> Deed) -> bool {
+        if !self.stack.contains(&address) {
+            let next = lookup(address).map_or(0..0, |slot| {
+                slot.limit().addr().get()..slot.base().addr().get()
+            });
+            let is_known = !self.stack.is_empty();
+            if is_known || !next.is_empty() {
+                // Somebody else's stack: whatever its frames do with a panic.
+                let is_kept = !is_known && self.since_catch.is_some();
+                if is_kept
+                    || is_known && (self.stack.start + 1..=self.stack.end).contains(&self.base)
+                {
+                    self.answer = Some(true);
+                }
+                self.since_catch = None;
+                self.stack = next;
+            }
+        }
+        if self.answer.is_some() {
+            return false;
+        }
+        let passes_on = function == (passing_on as *const ()).addr();
+        if let Some(frames) = &mut self.since_catch {
+            *frames += 1;
+            if passes_on && *frames <= FRAMES_OF_CATCH {
+                self.since_catch = None;
+            } else if *frames > FRAMES_OF_BASE || deed() == Deed::Catch {
+                self.answer = Some(true);
+            }
+            return self.answer.is_none();
+        }
+        match deed() {
+            Deed::Catch if !passes_on => self.since_catch = Some(0),
+            Deed::Catch | Deed::Pass => {}
+            Deed::Refuse => self.answer = Some(false),
+        }
+        self.answer.is_none()
     }
-    // SAFETY: `can_unwind` passes a bool.
-    unsafe { *caught.cast::<bool>() = deed == Deed::Catch };
-    STOP
+}
+
+extern "C" fn visit(context: *mut UnwindContext, walk: *mut c_void) -> c_int {
+    // SAFETY: `can_unwind` passes one, and waits.
+    let walk = unsafe { &mut *walk.cast::<Walk>() };
+    // SAFETY: the unwinder passes a context of its own.
+    let address = unsafe { _Unwind_GetCFA(context) };
+    // SAFETY: as above.
+    let function = unsafe { _Unwind_GetRegionStart(context) };
+    // SAFETY: as above.
+    let deed = || unsafe { deed_of(context) };
+    if walk.step(address, function, deed) {
+        GO_ON
+    } else {
+        STOP
+    }
 }
 
 /// # Safety

@@ -40,9 +40,9 @@ mod cell {
 
 /// Declares a constructor that is `const` except under loom, whose atomics cannot be made in constants.
 macro_rules! const_unless_loom {
-    ($(#[$meta:meta])* $vis:vis fn new($($arg:ident : $ty:ty),*) -> $ret:ty $body:block) => {
-        $(#[$meta])* #[cfg(not(loom))] $vis const fn new($($arg: $ty),*) -> $ret $body
-        $(#[$meta])* #[cfg(loom)] $vis fn new($($arg: $ty),*) -> $ret $body
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty $body:block) => {
+        $(#[$meta])* #[cfg(not(loom))] $vis const fn $name($($arg: $ty),*) -> $ret $body
+        $(#[$meta])* #[cfg(loom)] $vis fn $name($($arg: $ty),*) -> $ret $body
     };
 }
 pub(crate) use const_unless_loom;

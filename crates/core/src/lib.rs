@@ -14,6 +14,7 @@ pub mod inbox;
 pub mod life;
 pub mod lock;
 pub mod post;
+pub mod sharing;
 pub mod sync;
 pub mod timer;
 pub mod wait;

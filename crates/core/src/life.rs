@@ -8,6 +8,7 @@
 //! | `DONE` 2 | the coroutine has ended; if a handle exists the result is there | at the end | at the next beginning |
 //! | `WAITED` 8 | the queue of joiners is worth a look | by a joiner, under the queue's lock | at the next beginning |
 //! | `STATIC` 16 | the type of the result is `'static` | at the beginning | at the next beginning |
+//! | `AWAY` 4 | another thread has made it, and its scheduler does not have it yet | at the beginning | when it arrives |
 //! | `SOLE` 32 | the handle is consumed by the join that waits, or kept by who runs the scheduler | with `WAITED`, or at the beginning | at the next beginning |
 //!
 //! Every combination may occur. A handle that has taken the result leaves the word as it is: it is gone, and so nobody else asks.
@@ -34,6 +35,8 @@ use crate::facade::{AtomicU8, const_unless_loom};
 pub const HANDLE: u8 = 1;
 const DONE: u8 = 2;
 const WAITED: u8 = 8;
+/// Made by another thread, and not yet its scheduler's.
+pub const AWAY: u8 = 4;
 /// The type of the result is `'static`.
 pub const STATIC: u8 = 16;
 /// The handle is consumed by the join that waits, or kept by who runs the scheduler: nobody does anything else by it.
@@ -80,11 +83,12 @@ impl Life {
         }
     }
 
-    /// A coroutine begins: with a handle or not, and of what kind, as `bits` says: [`HANDLE`], [`STATIC`], [`SOLE`]. Its maker.
+    /// A coroutine begins: with a handle or not, and of what kind, as `bits` says: [`HANDLE`], [`STATIC`], [`SOLE`], [`AWAY`]. Its
+    /// maker.
     #[inline]
     pub fn begin(&self, bits: u8) {
         debug_assert_eq!(
-            bits & !(HANDLE | STATIC | SOLE),
+            bits & !(HANDLE | STATIC | SOLE | AWAY),
             0,
             "what there is at the beginning"
         );
@@ -97,6 +101,18 @@ impl Life {
     pub fn is_done(&self) -> bool {
         // ORDERING: Acquire pairs with the Release that sets DONE.
         self.0.load(Acquire) & DONE != 0
+    }
+
+    /// Whether it is on its way to its scheduler still.
+    #[inline]
+    pub fn is_away(&self) -> bool {
+        self.0.load(Relaxed) & AWAY != 0
+    }
+
+    /// Transition: clears `AWAY`. The coroutine's own thread.
+    #[inline]
+    pub fn arrive(&self) {
+        self.0.fetch_and(!AWAY, Relaxed);
     }
 
     /// Whether the type of the result is `'static`.

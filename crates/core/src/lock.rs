@@ -1,6 +1,6 @@
 //! The short lock under which each primitive keeps its state and its wait queue.
 //!
-//! Owns: one byte. Any thread may take it. It is held for a few dozen instructions, never while user
+//! Owns: one byte. Any thread may take it; of a [`Local`] lock, which is a cell, one thread. It is held for a few dozen instructions, never while user
 //! code runs and never across a suspend.
 //!
 //! Invariants
@@ -9,6 +9,8 @@
 //! A waiter spins a bounded moment and then gives its time slice away through the function that
 //! [`set_yield`] was given, so that a preempted holder on the same processor can go on. It does not sleep
 //! in the kernel: the sections are shorter than the call would be.
+//!
+//! [`Local`]: crate::sharing::Local
 //!
 //! Under loom a [`Lock`] is loom's mutex, because a spinning model does not end; the byte itself has a model of its
 //! own (`tests/loom_wait.rs`).
@@ -28,6 +30,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(loom))]
 use crate::facade::UnsafeCell;
 use crate::facade::{AtomicU8, const_unless_loom};
+#[cfg(not(loom))]
+use crate::sharing::Byte;
+use crate::sharing::{Shared, Sharing};
 
 /// How many times a lock is looked at before the time slice is given away.
 #[cfg(not(loom))]
@@ -89,42 +94,57 @@ impl Default for SpinByte {
     }
 }
 
-/// A value behind a short spin lock.
-pub struct Lock<T> {
+/// A value behind a short lock: one that spins, or of one thread.
+pub struct Lock<T, K: Sharing = Shared> {
     #[cfg(not(loom))]
-    byte: SpinByte,
+    byte: K::Byte,
     #[cfg(not(loom))]
     value: UnsafeCell<T>,
     #[cfg(loom)]
     mutex: loom::sync::Mutex<T>,
+    kind: PhantomData<K>,
 }
 
 #[cfg(not(loom))]
 // SAFETY: I1: one thread at a time reaches the value, so sending it suffices.
-unsafe impl<T: Send> Send for Lock<T> {}
+unsafe impl<T: Send> Send for Lock<T, Shared> {}
 #[cfg(not(loom))]
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Lock<T> {}
+unsafe impl<T: Send> Sync for Lock<T, Shared> {}
 
 impl<T> Lock<T> {
     const_unless_loom! {
-        /// A free lock around `value`.
+        /// A free lock around `value`, for all threads.
         pub fn new(value: T) -> Self {
-            Self {
-                #[cfg(not(loom))]
-                byte: SpinByte::new(),
-                #[cfg(not(loom))]
-                value: UnsafeCell::new(value),
-                #[cfg(loom)]
-                mutex: loom::sync::Mutex::new(value),
-            }
+            Self::of_kind(value)
+        }
+    }
+}
+
+impl<T, K: Sharing> Lock<T, K> {
+    /// A free lock around `value`, of either kind.
+    #[cfg(not(loom))]
+    pub const fn of_kind(value: T) -> Self {
+        Self {
+            byte: K::Byte::FREE,
+            value: UnsafeCell::new(value),
+            kind: PhantomData,
+        }
+    }
+
+    /// A free lock around `value`, of either kind.
+    #[cfg(loom)]
+    pub fn of_kind(value: T) -> Self {
+        Self {
+            mutex: loom::sync::Mutex::new(value),
+            kind: PhantomData,
         }
     }
 
     /// Takes the lock, spinning while another holds it.
     #[cfg(not(loom))]
     #[inline]
-    pub fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T, K> {
         self.byte.lock();
         Guard {
             lock: self,
@@ -147,7 +167,7 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[cfg(not(loom))]
     #[inline]
-    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T, K>> {
         self.byte.try_lock().then_some(Guard {
             lock: self,
             not_send: PhantomData,
@@ -156,7 +176,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock.
     #[cfg(loom)]
-    pub fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T, K> {
         // A panic in one model thread ends the model: poisoning says nothing more.
         let guard = self
             .mutex
@@ -170,7 +190,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock if it is free.
     #[cfg(loom)]
-    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T, K>> {
         let guard = self.mutex.try_lock().ok()?;
         Some(Guard {
             guard,
@@ -179,7 +199,7 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T> fmt::Debug for Lock<T> {
+impl<T, K: Sharing> fmt::Debug for Lock<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock").finish_non_exhaustive()
     }
@@ -187,16 +207,16 @@ impl<T> fmt::Debug for Lock<T> {
 
 /// The right to reach the value of a [`Lock`]; gives the lock back when dropped.
 #[must_use]
-pub struct Guard<'a, T> {
+pub struct Guard<'a, T, K: Sharing = Shared> {
     #[cfg(not(loom))]
-    lock: &'a Lock<T>,
+    lock: &'a Lock<T, K>,
     #[cfg(loom)]
     guard: loom::sync::MutexGuard<'a, T>,
-    not_send: PhantomData<*const ()>,
+    not_send: PhantomData<*const K>,
 }
 
 #[cfg(not(loom))]
-impl<T> Deref for Guard<'_, T> {
+impl<T, K: Sharing> Deref for Guard<'_, T, K> {
     type Target = T;
 
     #[inline]
@@ -207,7 +227,7 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 #[cfg(not(loom))]
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, K: Sharing> DerefMut for Guard<'_, T, K> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: I1: this guard is the only one, and it is borrowed exclusively.
@@ -216,7 +236,7 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 #[cfg(not(loom))]
-impl<T> Drop for Guard<'_, T> {
+impl<T, K: Sharing> Drop for Guard<'_, T, K> {
     #[inline]
     fn drop(&mut self) {
         self.lock.byte.unlock();
@@ -224,7 +244,7 @@ impl<T> Drop for Guard<'_, T> {
 }
 
 #[cfg(loom)]
-impl<T> Deref for Guard<'_, T> {
+impl<T, K: Sharing> Deref for Guard<'_, T, K> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -233,13 +253,13 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 #[cfg(loom)]
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, K: Sharing> DerefMut for Guard<'_, T, K> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Guard<'_, T> {
+impl<T: fmt::Debug, K: Sharing> fmt::Debug for Guard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

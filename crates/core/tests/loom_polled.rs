@@ -4,12 +4,13 @@
 //! lock, a failure of loom's cells; a value or a signal that is lost or doubled, a failed count.
 #![cfg(loom)]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use sinew_core::sync::{Channel, Mode, RawEvent};
+use sinew_core::sync::{Broadcast, Channel, Missing, Mode, RawEvent, RawWatch};
 use sinew_core::wait::{Polled, Reason};
 
 /// A waker that another thread can wait for. (Not by parking: loom's join does not stand an unpark that comes meanwhile.)
@@ -225,5 +226,72 @@ fn a_party_waits_again() {
         assert!(event.poll_wait(&mut party, &waker).is_pending());
         event.set();
         assert!(event.poll_wait(&mut party, &waker).is_ready());
+    });
+}
+
+/// Receives all of a broadcast; the future of the first value is dropped once and made anew.
+#[test]
+fn a_future_misses_nothing_of_a_broadcast() {
+    loom::model(|| {
+        let news = loom::sync::Arc::new(Broadcast::new(2));
+        let sending = {
+            let news = news.clone();
+            thread::spawn(move || {
+                news.send(1).unwrap();
+                news.close();
+            })
+        };
+        let position = Cell::new(0);
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        let mut got = Vec::new();
+        let mut party = party();
+        let first = news.poll_recv(&position, &mut party, &waker);
+        if let Poll::Ready(value) = first {
+            got.push(*value.unwrap());
+        } else {
+            news.leave_recv(&mut party);
+        }
+        loop {
+            match news.poll_recv(&position, &mut party, &waker) {
+                Poll::Pending => bell.wait(),
+                Poll::Ready(Ok(value)) => got.push(*value),
+                Poll::Ready(Err(missing)) => {
+                    assert_eq!(missing, Missing::Closed);
+                    break;
+                }
+            }
+        }
+        sending.join().unwrap();
+        assert_eq!(got, [1]);
+    });
+}
+
+#[test]
+fn a_future_sees_the_last_value_of_a_watch() {
+    loom::model(|| {
+        let watch = loom::sync::Arc::new(RawWatch::new(0));
+        let sending = {
+            let watch = watch.clone();
+            thread::spawn(move || {
+                watch.send(1).unwrap();
+                watch.close();
+            })
+        };
+        let seen = Cell::new(0);
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        let mut party = party();
+        loop {
+            match watch.poll_changed(&seen, &mut party, &waker) {
+                Poll::Pending => bell.wait(),
+                Poll::Ready(Ok(())) => assert_eq!(seen.get(), 1),
+                Poll::Ready(Err(reason)) => {
+                    assert_eq!((reason, seen.get()), (Reason::Closed, 1));
+                    break;
+                }
+            }
+        }
+        sending.join().unwrap();
     });
 }

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use loom::sync::Arc;
 use loom::thread;
 use loom_party::{Party, Shared, Value, check, number, shared, value};
-use sinew_core::sync::{Channel, Mode, RawEvent, RecvArm, SendArm};
+use sinew_core::sync::{Channel, Mode, RawEvent, RawPromise, RecvArm, SendArm};
 use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
 
 const RECORD: Record = Record {
@@ -256,6 +256,47 @@ fn a_select_against_two_signals() {
 #[test]
 fn a_select_against_two_signals_and_a_cancel() {
     against_two_signals(Some(Reason::Cancelled));
+}
+
+/// A promise that is filled and an event that is set, both beside the select.
+fn against_a_completion_and_a_signal(rival: Option<Reason>) {
+    check(3, move || {
+        let promise = Arc::new(RawPromise::<Box<u32>, ()>::new());
+        let event = Arc::new(RawEvent::new(Mode::Auto));
+        let completer = {
+            let promise = promise.clone();
+            thread::spawn(move || {
+                let callbacks = promise.complete(Box::new(7), 1);
+                assert_eq!(callbacks.unwrap().count(), 0);
+            })
+        };
+        let setter = {
+            let event = event.clone();
+            thread::spawn(move || event.set())
+        };
+        let (filled, signal) = (promise.arm(), event.arm());
+        match wait(&[&filled, &signal], 0, rival) {
+            Some(0) => {
+                assert_eq!(filled.take(), Some(Reason::Woken));
+                assert_eq!(promise.get().map(|value| **value), Some(7));
+            }
+            Some(_) => assert_eq!(signal.take(), Some(Reason::Woken)),
+            None => assert!(rival.is_some()),
+        }
+        assert!(filled.take().is_none() && signal.take().is_none());
+        completer.join().unwrap();
+        setter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_select_against_a_completion_and_a_signal() {
+    against_a_completion_and_a_signal(None);
+}
+
+#[test]
+fn a_select_against_a_completion_a_signal_and_a_timeout() {
+    against_a_completion_and_a_signal(Some(Reason::Timeout));
 }
 
 /// The select goes round, so what one round leaves behind would be found by the next.

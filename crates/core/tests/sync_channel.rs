@@ -12,6 +12,7 @@ use std::thread;
 
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
 use proptest::prelude::*;
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{Channel, SendFailed, TryRecv, TrySend};
 use sinew_core::wait::Reason;
 
@@ -96,40 +97,70 @@ fn missed(result: Result<Box<u32>, TryRecv>, empty: Reason) -> Result<Box<u32>, 
 }
 
 proptest! {
+    // contract: Y9, Y12
     #[test]
     fn alone_it_is_a_deque(
         limit in prop_oneof![0_usize..4, Just(usize::MAX)],
         steps in prop::collection::vec(step(), 0..300)
     ) {
-        let channel = if limit == usize::MAX { Channel::unbounded() } else { Channel::bounded(limit) };
-        let mut model = Model { values: VecDeque::new(), limit, closed: false };
-        let cancelled = ThreadParty::with(Limit::Refused);
-        for (number, step) in (0_u32..).zip(steps) {
-            let value = Box::new(number);
-            let timeout = Reason::Timeout;
-            match step {
-                Step::TrySend => prop_assert_eq!(channel.try_send(value.clone()), model.send(value)),
-                Step::Send => prop_assert_eq!(
-                    channel.send(value.clone(), &hasty()), failed(model.send(value), timeout)),
-                Step::SendCancelled => prop_assert_eq!(
-                    channel.send(value.clone(), &cancelled), failed(model.send(value), Reason::Cancelled)),
-                Step::TryRecv => prop_assert_eq!(channel.try_recv(), model.recv()),
-                Step::Recv => prop_assert_eq!(channel.recv(&hasty()), missed(model.recv(), timeout)),
-                Step::RecvCancelled => prop_assert_eq!(
-                    channel.recv(&cancelled), missed(model.recv(), Reason::Cancelled)),
-                Step::Close => prop_assert_eq!(channel.close(), !std::mem::replace(&mut model.closed, true)),
-                Step::CloseReceivers => {
-                    prop_assert_eq!(channel.close_receivers(), !std::mem::replace(&mut model.closed, true));
-                    model.values.clear();
-                }
-            }
-            prop_assert_eq!(channel.len(), model.values.len());
-            prop_assert_eq!(channel.is_empty(), model.values.is_empty());
-            prop_assert_eq!(channel.is_full(), model.values.len() >= limit);
-            prop_assert_eq!(channel.is_closed(), model.closed);
-        }
-        prop_assert_eq!(channel.capacity(), (limit != usize::MAX).then_some(limit));
+        is_a_deque::<Shared>(limit, &steps)?;
+        is_a_deque::<Local>(limit, &steps)?;
     }
+}
+
+#[expect(
+    clippy::large_stack_frames,
+    reason = "proptest's checks, each with its message"
+)]
+fn is_a_deque<K: Sharing>(limit: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+    let channel = if limit == usize::MAX {
+        Channel::<_, K>::unbounded_of_kind()
+    } else {
+        Channel::bounded_of_kind(limit)
+    };
+    let mut model = Model {
+        values: VecDeque::new(),
+        limit,
+        closed: false,
+    };
+    let cancelled = ThreadParty::with(Limit::Refused);
+    for (number, step) in (0_u32..).zip(steps) {
+        let value = Box::new(number);
+        let timeout = Reason::Timeout;
+        match step {
+            Step::TrySend => prop_assert_eq!(channel.try_send(value.clone()), model.send(value)),
+            Step::Send => prop_assert_eq!(
+                channel.send(value.clone(), &hasty()),
+                failed(model.send(value), timeout)
+            ),
+            Step::SendCancelled => prop_assert_eq!(
+                channel.send(value.clone(), &cancelled),
+                failed(model.send(value), Reason::Cancelled)
+            ),
+            Step::TryRecv => prop_assert_eq!(channel.try_recv(), model.recv()),
+            Step::Recv => prop_assert_eq!(channel.recv(&hasty()), missed(model.recv(), timeout)),
+            Step::RecvCancelled => prop_assert_eq!(
+                channel.recv(&cancelled),
+                missed(model.recv(), Reason::Cancelled)
+            ),
+            Step::Close => {
+                prop_assert_eq!(channel.close(), !std::mem::replace(&mut model.closed, true))
+            }
+            Step::CloseReceivers => {
+                prop_assert_eq!(
+                    channel.close_receivers(),
+                    !std::mem::replace(&mut model.closed, true)
+                );
+                model.values.clear();
+            }
+        }
+        prop_assert_eq!(channel.len(), model.values.len());
+        prop_assert_eq!(channel.is_empty(), model.values.is_empty());
+        prop_assert_eq!(channel.is_full(), model.values.len() >= limit);
+        prop_assert_eq!(channel.is_closed(), model.closed);
+    }
+    prop_assert_eq!(channel.capacity(), (limit != usize::MAX).then_some(limit));
+    Ok(())
 }
 
 #[test]

@@ -10,11 +10,12 @@ use std::sync::mpsc;
 use std::thread;
 
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{Mode, RawEvent, Signal};
 use sinew_core::wait::{Reason, Suspend};
 
 /// Waits and takes what comes.
-fn wait(event: &RawEvent, party: &impl Suspend) -> Result<(), Reason> {
+fn wait<K: Sharing>(event: &RawEvent<K>, party: &impl Suspend) -> Result<(), Reason> {
     event.wait(party).map(Signal::accept)
 }
 
@@ -219,13 +220,13 @@ impl Model {
     }
 }
 
-struct Oracle {
-    event: RawEvent,
+struct Oracle<K: Sharing> {
+    event: RawEvent<K>,
     model: RefCell<Model>,
     chance: RefCell<Chance>,
 }
 
-impl Oracle {
+impl<K: Sharing> Oracle<K> {
     fn below(&self, end: u64) -> u64 {
         self.chance.borrow_mut().below(end)
     }
@@ -278,14 +279,19 @@ impl Oracle {
     }
 }
 
-// contract: E1, E2
+// contract: E1, E2, Y12
 #[test]
 fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
     for round in 0..rounds(3_000) {
         let mode = [Mode::Auto, Mode::Manual][usize::try_from(round % 2).unwrap()];
         let oracle = Oracle {
-            event: RawEvent::new(mode),
+            event: RawEvent::<K>::of_kind(mode),
             model: RefCell::new(Model {
                 mode,
                 set: false,

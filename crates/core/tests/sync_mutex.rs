@@ -12,11 +12,12 @@ use std::sync::mpsc;
 use std::thread;
 
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{LOST_MAX, RawMutex};
 use sinew_core::wait::Reason;
 
 /// Gives the mutex back.
-fn unlock(mutex: &RawMutex) {
+fn unlock<K: Sharing>(mutex: &RawMutex<K>) {
     assert!(mutex.is_locked());
     // SAFETY: the tests call this only as holders.
     unsafe { mutex.unlock() };
@@ -43,10 +44,15 @@ fn a_free_mutex_wins_over_a_cancel() {
     assert!(!mutex.is_locked());
 }
 
-// contract: Y1
+// contract: Y1, Y12
 #[test]
 fn a_waiter_loses_a_bounded_number_of_times() {
-    let mutex = RawMutex::new();
+    loses_a_bounded_number_of_times::<Shared>();
+    loses_a_bounded_number_of_times::<Local>();
+}
+
+fn loses_a_bounded_number_of_times<K: Sharing>() {
+    let mutex = RawMutex::<K>::of_kind();
     assert!(mutex.try_lock(1));
     let handed = Cell::new(false);
     // The others give the mutex back and take it again at once, whenever the waiter waits.
@@ -63,9 +69,15 @@ fn a_waiter_loses_a_bounded_number_of_times() {
     assert!(mutex.try_lock(3), "the hand-over left nothing behind");
 }
 
+// contract: Y12
 #[test]
 fn a_woken_waiter_takes_a_mutex_that_stayed_free() {
-    let mutex = RawMutex::new();
+    takes_a_mutex_that_stayed_free::<Shared>();
+    takes_a_mutex_that_stayed_free::<Local>();
+}
+
+fn takes_a_mutex_that_stayed_free<K: Sharing>() {
+    let mutex = RawMutex::<K>::of_kind();
     assert!(mutex.try_lock(1));
     let waiter = ScriptParty::new(|_| {
         unlock(&mutex);

@@ -11,6 +11,7 @@ use std::thread;
 
 use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{Overflow, RawSemaphore, TryDown};
 use sinew_core::wait::{Reason, Suspend};
 
@@ -161,13 +162,13 @@ impl Model {
     }
 }
 
-struct Both {
-    semaphore: RawSemaphore,
+struct Both<K: Sharing> {
+    semaphore: RawSemaphore<K>,
     model: RefCell<Model>,
     chance: RefCell<Chance>,
 }
 
-impl Oracle for Both {
+impl<K: Sharing> Oracle for Both<K> {
     fn below(&self, end: u64) -> u64 {
         self.chance.borrow_mut().below(end)
     }
@@ -235,14 +236,19 @@ impl Oracle for Both {
     }
 }
 
-// contract: Y4
+// contract: Y4, Y12
 #[test]
 fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
     for _ in 0..rounds(3_000) {
         let count = usize::try_from(chance.below(3)).unwrap();
         let both = Both {
-            semaphore: RawSemaphore::new(count),
+            semaphore: RawSemaphore::<K>::of_kind(count),
             model: RefCell::new(Model {
                 count,
                 is_closed: false,

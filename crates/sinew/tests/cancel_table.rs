@@ -4,26 +4,40 @@
 //!
 //! The rows are [`operations`]; each is put through every test below.
 
+/// Calls the form of an operation that an [`Until`] asks for.
+macro_rules! call {
+    ($until:expr, $on:expr, $plain:ident, $timeout:ident, $deadline:ident $(, $arg:expr)?) => {
+        match $until {
+            Until::Forever => $on.$plain($($arg)?),
+            Until::Hour => $on.$timeout($($arg,)? HOUR),
+            Until::Zero => $on.$timeout($($arg,)? Duration::ZERO),
+            Until::Past => $on.$deadline($($arg,)? now() - Duration::from_millis(1)),
+        }
+    };
+}
+
+mod cancel_rows;
+mod cancel_tasks;
 mod io_rig;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::io::{self, Read};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use io_rig::{fill_fd, hanging, tcp_pair, unix_pair, watchdog};
+use cancel_rows::*;
+use io_rig::watchdog;
 use sinew::event::{Event, EventTable, TableWaitError};
+use sinew::future::Promise;
 use sinew::io::Interest;
 use sinew::sync::channel::broadcast::RecvError;
 use sinew::sync::channel::{
     Receiver, Sender, bounded, broadcast, oneshot, rendezvous, unbounded, watch,
 };
+use sinew::sync::kinds;
+use sinew::sync::local;
 use sinew::sync::select::{self, Selector};
-use sinew::sync::{
-    Barrier, Condvar, Mutex, Once, OnceCell as SyncCell, RwLock, Semaphore, WaitGroup,
-};
+use sinew::sync::{Barrier, Condvar, Mutex, Once, OnceCell as SyncCell, RwLock, Semaphore};
 use sinew::time::now;
 use sinew::{
     CancelToken, JoinHandle, Unparker, WaitError, block_on, block_on_deadline, block_on_timeout,
@@ -74,20 +88,6 @@ fn of_io<T>(result: io::Result<T>) -> End {
         Err(error) => panic!("ended with {error}"),
     }
 }
-
-/// Calls the form of an operation that an [`Until`] asks for.
-macro_rules! call {
-    ($until:expr, $on:expr, $plain:ident, $timeout:ident, $deadline:ident $(, $arg:expr)?) => {
-        match $until {
-            Until::Forever => $on.$plain($($arg)?),
-            Until::Hour => $on.$timeout($($arg,)? HOUR),
-            Until::Zero => $on.$timeout($($arg,)? Duration::ZERO),
-            Until::Past => $on.$deadline($($arg,)? now() - Duration::from_millis(1)),
-        }
-    };
-}
-
-mod cancel_tasks;
 
 fn timeout_of(until: Until) -> Option<Duration> {
     match until {
@@ -198,8 +198,8 @@ fn joining() -> Operation {
     Operation::new(wait).by(end)
 }
 
-fn locking() -> Operation {
-    let mutex: &'static Mutex<()> = Box::leak(Box::default());
+fn locking<K: kinds::Sharing>() -> Operation {
+    let mutex: &'static kinds::Mutex<(), K> = Box::leak(Box::default());
     let guard = Rc::new(std::cell::RefCell::new(Some(mutex.lock().unwrap())));
     let wait = move |until| {
         let locked = call!(until, mutex, lock, lock_timeout, lock_deadline);
@@ -208,7 +208,10 @@ fn locking() -> Operation {
     Operation::new(wait).by(move || drop(guard.take()))
 }
 
-fn sending((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool) -> Operation {
+fn sending<K: kinds::Sharing>(
+    (sender, receiver): (Sender<u8, K>, Receiver<u8, K>),
+    is_rendezvous: bool,
+) -> Operation {
     let receiver = Rc::new(receiver);
     let wait = move |until| {
         let sent = call!(until, sender, send, send_timeout, send_deadline, 1);
@@ -228,13 +231,17 @@ fn sending((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool) 
     })
 }
 
-fn full() -> (Sender<u8>, Receiver<u8>) {
-    let (sender, receiver) = bounded(1);
+fn full<K: kinds::Sharing>(
+    (sender, receiver): (Sender<u8, K>, Receiver<u8, K>),
+) -> (Sender<u8, K>, Receiver<u8, K>) {
     sender.try_send(0).unwrap();
     (sender, receiver)
 }
 
-fn receiving((sender, receiver): (Sender<u8>, Receiver<u8>), is_rendezvous: bool) -> Operation {
+fn receiving<K: kinds::Sharing>(
+    (sender, receiver): (Sender<u8, K>, Receiver<u8, K>),
+    is_rendezvous: bool,
+) -> Operation {
     let sender = Rc::new(sender);
     let wait = move |until| {
         let received = call!(until, receiver, recv, recv_timeout, recv_deadline);
@@ -328,8 +335,8 @@ fn selecting_readiness() -> Operation {
     Operation::new(wait).by(move || write_byte(&writer)).io()
 }
 
-fn grouping() -> Operation {
-    let group = Rc::new(WaitGroup::new());
+fn grouping<K: kinds::Sharing>() -> Operation {
+    let group = Rc::new(kinds::WaitGroup::<K>::new());
     group.add(1);
     let waited = Rc::clone(&group);
     Operation::new(move |until| call!(until, waited, wait, wait_timeout, wait_deadline).into())
@@ -356,8 +363,8 @@ fn writing_lock() -> Operation {
     Operation::new(wait).by(move || drop(guard.take()))
 }
 
-fn downing() -> Operation {
-    let semaphore = Rc::new(Semaphore::new(0));
+fn downing<K: kinds::Sharing>() -> Operation {
+    let semaphore = Rc::new(kinds::Semaphore::<K>::new(0));
     let waited = Rc::clone(&semaphore);
     Operation::new(move |until| call!(until, waited, down, down_timeout, down_deadline).into())
         .by(move || semaphore.up())
@@ -498,7 +505,7 @@ fn awaiting_once() -> Operation {
         .by(move || assert!(once.try_call_once(|| ())))
 }
 
-fn awaiting_event(event: Event) -> Operation {
+fn awaiting_event<K: kinds::Sharing>(event: kinds::Event<K>) -> Operation {
     let event = Rc::new(event);
     let waited = Rc::clone(&event);
     Operation::new(move |until| call!(until, waited, wait, wait_timeout, wait_deadline).into())
@@ -549,74 +556,11 @@ fn blocking_on() -> Operation {
     Operation::new(wait).by(move || event.set())
 }
 
-fn write_byte(fd: &OwnedFd) {
-    assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
-}
-
-fn reading() -> Operation {
-    let (reader, writer) = sinew::io::pipe().unwrap();
-    let wait = move |until| of_io(sinew::io::read(&reader, &mut [0], timeout_of(until)));
-    Operation::new(wait).by(move || write_byte(&writer)).io()
-}
-
-fn readying() -> Operation {
-    let (reader, writer) = sinew::io::pipe().unwrap();
-    let wait = move |until| of_io(sinew::io::ready(&reader, Interest::Read, timeout_of(until)));
-    Operation::new(wait).by(move || write_byte(&writer)).io()
-}
-
-fn writing() -> Operation {
-    let (near, far) = unix_pair();
-    fill_fd(near.as_fd());
-    let wait = move |until| of_io(sinew::io::write(&near, &[1], timeout_of(until)));
-    let drain = move || {
-        let mut buffer = vec![0; 1 << 16];
-        while rustix::io::read(&far, &mut buffer).is_ok() {}
-    };
-    Operation::new(wait).by(drain).io()
-}
-
-fn listening() -> (OwnedFd, SocketAddr) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener.into(), address)
-}
-
-fn accepting() -> Operation {
-    let (listener, address) = listening();
-    let wait = move |until| of_io(sinew::io::accept(&listener, timeout_of(until)));
-    let connect = move || drop(std::net::TcpStream::connect(address).unwrap());
-    Operation::new(wait).by(connect).io()
-}
-
-fn connecting() -> Operation {
-    let hanging = hanging();
-    let wait = move |until| {
-        // All of it, which keeps the address hanging.
-        let hanging = &hanging;
-        let stream = socket2::Type::STREAM.nonblocking();
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, stream, None).unwrap();
-        of_io(sinew::io::connect(
-            &socket,
-            &hanging.address,
-            timeout_of(until),
-        ))
-    };
-    Operation::new(wait).io()
-}
-
-fn reading_stream() -> Operation {
-    let (mut near, far) = tcp_pair();
-    let far: OwnedFd = far.into();
-    let wait = move |until: Until| {
-        near.set_read_timeout(timeout_of(until)).unwrap();
-        of_io(near.read(&mut [0]))
-    };
-    let mut operation = Operation::new(wait).by(move || write_byte(&far)).io();
-    // As with std's, a timeout of zero cannot be set.
-    operation.has_limit = false;
-    operation
+fn awaiting_promise() -> Operation {
+    let (promise, future) = Promise::new();
+    let promise = RefCell::new(Some(promise));
+    Operation::new(move |until| call!(until, future, wait, wait_timeout, wait_deadline).into())
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
 }
 
 /// The rows of the table.
@@ -625,9 +569,9 @@ fn operations() -> Vec<Row> {
         ("park", parking),
         ("sleep", sleeping),
         ("join wait", joining),
-        ("mutex lock", locking),
+        ("mutex lock", locking::<kinds::Shared>),
         ("rendezvous send", || sending(rendezvous(), true)),
-        ("bounded send", || sending(full(), false)),
+        ("bounded send", || sending(full(bounded(1)), false)),
         ("rendezvous recv", || receiving(rendezvous(), true)),
         ("bounded recv", || receiving(bounded(1), false)),
         ("unbounded recv", || receiving(unbounded(), false)),
@@ -636,10 +580,10 @@ fn operations() -> Vec<Row> {
         ("watch changed", watching),
         ("select", selecting),
         ("select with readiness", selecting_readiness),
-        ("wait group", grouping),
+        ("wait group", grouping::<kinds::Shared>),
         ("rwlock read", reading_lock),
         ("rwlock write", writing_lock),
-        ("semaphore down", downing),
+        ("semaphore down", downing::<kinds::Shared>),
         ("semaphore acquire_many", acquiring_many),
         ("condvar wait", awaiting_notification),
         ("condvar wait_while", awaiting_condition),
@@ -649,19 +593,45 @@ fn operations() -> Vec<Row> {
         ("once wait", awaiting_once),
         ("auto-reset event", || awaiting_event(Event::auto())),
         ("manual-reset event", || awaiting_event(Event::manual())),
+        ("local mutex lock", locking::<kinds::Local>),
+        ("local rendezvous send", || {
+            sending(local::channel::rendezvous(), true)
+        }),
+        ("local bounded send", || {
+            sending(full(local::channel::bounded(1)), false)
+        }),
+        ("local rendezvous recv", || {
+            receiving(local::channel::rendezvous(), true)
+        }),
+        ("local unbounded recv", || {
+            receiving(local::channel::unbounded(), false)
+        }),
+        ("local auto-reset event", || {
+            awaiting_event(local::Event::auto())
+        }),
+        ("local manual-reset event", || {
+            awaiting_event(local::Event::manual())
+        }),
+        ("local wait group", grouping::<kinds::Local>),
+        ("local semaphore down", downing::<kinds::Local>),
         ("numbered event", awaiting_number),
         ("token wait", awaiting_token),
         ("block_on", blocking_on),
-        ("promise wait", cancel_tasks::awaiting_promise),
-        ("pool submit", cancel_tasks::submitting),
-        ("pool wait", cancel_tasks::draining),
-        ("group wait", cancel_tasks::awaiting_group),
+        ("promise wait", awaiting_promise),
         ("io::read", reading),
         ("io::write", writing),
         ("io::ready", readying),
         ("io::accept", accepting),
         ("io::connect", connecting),
         ("TcpStream::read", reading_stream),
+        ("TcpStream::connect to several", connecting_stream),
+        ("TcpListener::accept", accepting_stream),
+        ("UdpSocket::recv_from", receiving_datagram),
+        ("Child::wait", awaiting_child),
+        ("ctrl_c", awaiting_interrupt),
+        ("UnixDatagram::recv", receiving_unix_datagram),
+        ("UnixDatagram::send", sending_unix_datagram),
+        ("UnixDatagram::send_to_addr", sending_to_unix_datagram),
     ]
 }
 
@@ -670,7 +640,7 @@ fn operations() -> Vec<Row> {
 fn for_each(untils: &[Until], test: impl Fn(Operation, Until) -> Result<(), String>) {
     let _watchdog = watchdog();
     let mut wrong = Vec::new();
-    for (name, make) in operations() {
+    for (name, make) in operations().into_iter().chain(cancel_tasks::ROWS) {
         for &until in untils {
             let result = run(|| {
                 let operation = make();

@@ -67,6 +67,28 @@ fn futures_go_where_their_values_may() {
     is_send::<PromiseFuture<u8>>();
 }
 
+// contract: Y12
+#[test]
+fn what_is_local_stays_on_its_thread() {
+    use sinew::sync::{kinds, local};
+    assert_not!(Send:
+        local::Mutex<u8>, local::MutexGuard<'static, u8>, local::Event, local::Semaphore, local::Permit<'static>,
+        local::WaitGroup, local::channel::Sender<u8>, local::channel::Receiver<u8>, &'static local::Mutex<u8>,
+        &'static local::Event, kinds::Mutex<u8, kinds::Local>,
+    );
+    assert_not!(Sync:
+        local::Mutex<u8>, local::MutexGuard<'static, u8>, local::Event, local::Semaphore, local::Permit<'static>,
+        local::WaitGroup, local::channel::Sender<u8>, local::channel::Receiver<u8>,
+    );
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<(
+        sinew::sync::Mutex<u8>,
+        sinew::event::Event,
+        sinew::sync::Semaphore,
+    )>();
+    is_shared::<(sinew::sync::WaitGroup, sinew::sync::channel::Sender<u8>)>();
+}
+
 // contract: Y9, Y10
 #[test]
 fn ends_that_keep_a_place_and_arms_are_one_party_s_at_a_time() {

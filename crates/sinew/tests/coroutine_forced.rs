@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use sinew::coroutine::{self, Coroutine, State, SuspendError, Suspender, anchor};
+use sinew::coroutine::{self, Coroutine, State, SuspendError, Suspender, anchor, cleanup};
 use sinew::{Outcome, WaitError};
 
 /// What happened, in order.
@@ -325,4 +325,113 @@ fn how_it_ends_is_seen_by_who_looks_in_between() {
         plain.resume(()).unwrap_err();
         assert_eq!(plain.outcome(), Some(Outcome::Cancelled));
     });
+}
+
+/// Runs a closure inside of a frame of the runtime that catches a panic and raises it again.
+fn inside_of(kind: &str, f: &mut dyn FnMut()) {
+    match kind {
+        "nothing" => f(),
+        "an anchor" => anchor(|_| f()),
+        "a cleanup" => cleanup::with(|| (), f),
+        "both" => anchor(|_| cleanup::with(|| (), || anchor(|_| f()))),
+        "a scope" => sinew::scope(|_| f()),
+        "a coroutine" => anchor(|a| {
+            let mut c = Coroutine::new(a, |_: &Suspender<(), ()>, ()| f());
+            c.resume(()).unwrap();
+        }),
+        "a coroutine's cleanup" => anchor(|a| {
+            let mut c = Coroutine::new(a, |_: &Suspender<(), ()>, ()| {
+                let mut inner = |_: &Suspender<(), ()>, ()| cleanup::with(|| (), &mut *f);
+                anchor(|b| Coroutine::new(b, &mut inner).resume(()).map(drop).unwrap());
+            });
+            c.resume(()).unwrap();
+        }),
+        _ => unreachable!("{kind}"),
+    }
+}
+
+// contract: C6
+#[test]
+fn what_would_only_pass_it_on_does_not_count_as_catching_it() {
+    for kind in ["nothing", "an anchor", "a cleanup", "both"] {
+        let log = Log::default();
+        anchor(|a| {
+            let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
+                let _outer = Says(&log, "outer");
+                let mut wait = || {
+                    let _inner = Says(&log, "inner");
+                    if matches!(s.suspend(()), Err(SuspendError::Ending)) {
+                        log.say("ending");
+                    }
+                };
+                let mut wrapped = || inside_of(kind, &mut wait);
+                through_c(&mut (&mut wrapped as &mut dyn FnMut()));
+                log.say("back");
+                // Nothing is in the way here.
+                let mut wait = || drop(s.suspend(()));
+                inside_of(kind, &mut wait);
+                log.say("never");
+            });
+            c.resume(()).unwrap();
+        });
+        assert_eq!(log.take(), ["ending", "inner", "back", "outer"], "{kind}");
+    }
+}
+
+// contract: C6
+#[test]
+fn nor_does_it_for_a_coroutine_of_the_scheduler() {
+    let kinds = [
+        "nothing",
+        "both",
+        "a scope",
+        "a coroutine",
+        "a coroutine's cleanup",
+    ];
+    for kind in kinds {
+        let log = Log::default();
+        let seen = log.clone();
+        let ended = catch_unwind(AssertUnwindSafe(move || {
+            sinew::run(move || {
+                let is_forced = Rc::new(Cell::new(false));
+                let (log, flag) = (seen.clone(), is_forced.clone());
+                sinew::go_local(move || {
+                    let _outer = Says(&log, "outer");
+                    let mut wait = || {
+                        let _inner = Says(&log, "inner");
+                        while !flag.get() {
+                            let _refused = sinew::park().is_err();
+                        }
+                        for _ in 0..20 {
+                            assert!(sinew::park().is_err());
+                        }
+                    };
+                    let mut wrapped = || inside_of(kind, &mut wait);
+                    through_c(&mut (&mut wrapped as &mut dyn FnMut()));
+                    log.say("back");
+                    let mut wait = || assert!(sinew::park().is_err());
+                    inside_of(kind, &mut wait);
+                    log.say("never");
+                });
+                sinew::go_local(move || {
+                    /// Tells that forced unwinds are raised.
+                    struct Tells(Rc<Cell<bool>>);
+                    impl Drop for Tells {
+                        fn drop(&mut self) {
+                            self.0.set(true);
+                        }
+                    }
+                    let _tells = Tells(is_forced);
+                    loop {
+                        let _refused = sinew::park().is_err();
+                    }
+                });
+                sinew::yield_now().unwrap();
+                std::panic::resume_unwind(Box::new("over"));
+            });
+        }));
+        let payload = ended.unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&"over"), "{kind}");
+        assert_eq!(log.take(), ["inner", "back", "outer"], "{kind}");
+    }
 }

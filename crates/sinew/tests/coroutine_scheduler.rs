@@ -1,11 +1,13 @@
 //! Stand-alone coroutines inside the coroutines of a scheduler.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
-use sinew::coroutine::{Coroutine, Generator, Step, SuspendError, Suspender, anchor};
+use sinew::coroutine::{self, Coroutine, Generator, Step, SuspendError, Suspender, anchor};
 use sinew::{Outcome, WaitError, park, run, sleep, spawn_local, yield_now};
 
 struct Noted<'a>(&'a Cell<u32>);
@@ -219,4 +221,39 @@ fn inside_a_limit_or_a_scope_it_cannot_suspend() {
     };
     drive();
     run(drive);
+}
+
+/// What waits in `block_on` is the party that called it: the coroutine must not go on in another one in the middle of a poll.
+#[test]
+fn inside_a_future_that_is_blocked_on_it_cannot_suspend() {
+    fn body(s: &Suspender<(), u32>, _: ()) -> u32 {
+        let mut polls = 0;
+        let future = poll_fn(|context| {
+            polls += 1;
+            assert!(matches!(s.suspend(7), Err(SuspendError::State(7))));
+            let free = coroutine::suspend::<(), u32>(8);
+            assert!(matches!(free, Err(SuspendError::State(8))));
+            // Others can, which are resumed in it.
+            let inner = anchor(|a| Generator::new(a, |y| drop(y.suspend(polls))).next());
+            assert_eq!(inner, Some(polls));
+            context.waker().wake_by_ref();
+            if polls < 3 {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        });
+        sinew::block_on(future).unwrap();
+        s.suspend(polls).unwrap();
+        polls
+    }
+    let check = || {
+        anchor(|a| {
+            let mut c = Coroutine::builder(a).published().build(body).unwrap();
+            assert_eq!(c.resume(()).unwrap(), Step::Suspended(3));
+            assert_eq!(c.resume(()).unwrap(), Step::Done(3));
+        });
+    };
+    check();
+    run(check);
 }

@@ -426,3 +426,51 @@ fn publishing_through_a_subtype_is_sound() {
         assert_eq!(c.resume(()).unwrap(), Step::Suspended("static"));
     });
 }
+
+/// How large the calling thread's alternate signal stack is; 0 if it has none.
+fn alternate_stack_bytes() -> usize {
+    let mut now = std::mem::MaybeUninit::<libc::stack_t>::uninit();
+    // SAFETY: only asks; writes one value.
+    let status = unsafe { libc::sigaltstack(std::ptr::null(), now.as_mut_ptr()) };
+    assert_eq!(status, 0);
+    // SAFETY: written.
+    let now = unsafe { now.assume_init() };
+    if now.ss_flags & libc::SS_DISABLE == 0 {
+        now.ss_size
+    } else {
+        0
+    }
+}
+
+/// The signal stack of unanchored coroutines goes with the last of them, and a frame that was there meanwhile needs one still.
+// contract: C18
+#[test]
+fn an_anchor_has_a_signal_stack_when_the_last_unanchored_one_is_gone() {
+    const REPORT_BYTES: usize = 64 * 1024;
+    let make = || {
+        // SAFETY: dropped below, on this thread.
+        unsafe { Coroutine::<(), (), ()>::new_unanchored(|_: &Suspender<(), ()>, ()| ()) }
+    };
+    let check = move || {
+        let before = alternate_stack_bytes();
+        let c = make();
+        anchor(|_| {
+            drop(c);
+            assert!(alternate_stack_bytes() >= REPORT_BYTES);
+        });
+        let c = make();
+        sinew::run(|| {
+            drop(c);
+            assert!(alternate_stack_bytes() >= REPORT_BYTES);
+        });
+        // In order nothing stays behind.
+        let between = alternate_stack_bytes();
+        drop(make());
+        let c = make();
+        anchor(|_| ());
+        drop(c);
+        assert_eq!(alternate_stack_bytes(), between);
+        assert!(between >= before);
+    };
+    std::thread::spawn(check).join().unwrap();
+}

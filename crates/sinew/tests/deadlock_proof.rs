@@ -547,3 +547,71 @@ fn a_guard_that_was_given_away_on_another_thread_makes_no_deadlock_either() {
     });
     there.join().unwrap();
 }
+
+thread_local! {
+    /// Where a coroutine of this thread leaves a guard for whatever else runs on it.
+    static KEPT: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+fn leak() -> &'static Mutex<()> {
+    Box::leak(Box::default())
+}
+
+// contract: S25
+#[test]
+fn a_post_that_drops_a_guard_makes_no_deadlock() {
+    let (tell, told) = mpsc::channel::<SchedulerHandle>();
+    let thread = thread::spawn(move || {
+        let handle = told.recv().unwrap();
+        thread::park_timeout(LONG);
+        handle.post(|| drop(KEPT.take())).unwrap();
+    });
+    run(|| {
+        let (m, n) = (leak(), leak());
+        // By the owners' ids these two wait for each other, and nobody else is here.
+        let giver = spawn_local(move || {
+            KEPT.set(Some(m.lock().unwrap()));
+            yield_now().unwrap();
+            n.lock().map(drop)
+        });
+        let other = spawn_local(move || {
+            let _held = n.lock().unwrap();
+            yield_now().unwrap();
+            m.lock().map(drop)
+        });
+        tell.send(SchedulerHandle::current().unwrap()).unwrap();
+        other.join().unwrap().unwrap();
+        giver.join().unwrap().unwrap();
+    });
+    thread.join().unwrap();
+}
+
+// contract: S25
+#[test]
+fn what_runs_a_scheduler_by_hand_can_drop_a_guard_too() {
+    let (m, n) = (leak(), leak());
+    let (given, is_given) = mpsc::channel();
+    let (hold, is_held) = mpsc::channel::<()>();
+    let there = thread::spawn(move || {
+        Scheduler::anchor(|scheduler| {
+            let giver = spawn_local(move || {
+                KEPT.set(Some(m.lock().unwrap()));
+                given.send(()).unwrap();
+                is_held.recv().unwrap();
+                n.lock().map(drop)
+            });
+            scheduler.step().unwrap();
+            thread::park_timeout(LONG);
+            drop(KEPT.take());
+            scheduler.run().unwrap();
+            giver.join().unwrap().unwrap();
+        });
+    });
+    is_given.recv().unwrap();
+    run(|| {
+        let _held = n.lock().unwrap();
+        hold.send(()).unwrap();
+        drop(m.lock().unwrap());
+    });
+    there.join().unwrap();
+}

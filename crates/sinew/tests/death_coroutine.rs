@@ -4,8 +4,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
+use std::rc::Rc;
 
 use sinew::coroutine::{Coroutine, SuspendError, Suspender, anchor};
+use sinew::sync::Mutex;
 
 const CHILD: &str = "SINEW_DEATH_CHILD";
 
@@ -144,5 +146,44 @@ fn a_destructor_that_panics_while_its_coroutine_is_unwound_aborts() {
         });
         c.resume(()).unwrap();
         drop(c);
+    });
+}
+
+/// Two coroutines that lock two mutexes in opposite orders, the second one where no cancel ends the wait.
+fn embrace_behind_shields() {
+    let (left, right) = (Rc::new(Mutex::new(())), Rc::new(Mutex::new(())));
+    for (first, second) in [(&left, &right), (&right, &left)] {
+        let (first, second) = (first.clone(), second.clone());
+        sinew::go_local(move || {
+            let _first = first.lock()?;
+            sinew::yield_now()?;
+            sinew::shield(|| second.lock().map(drop))
+        });
+    }
+}
+
+// contract: S25
+#[test]
+fn a_deadlock_that_no_cancel_resolves_is_reported() {
+    if !is_child() {
+        let needles = ["nor be cancelled", "deadlock of 2:", "waits in mutex for #"];
+        return aborts("a_deadlock_that_no_cancel_resolves_is_reported", &needles);
+    }
+    sinew::run(embrace_behind_shields);
+}
+
+// contract: S9
+#[test]
+fn a_deadlock_at_the_end_of_an_anchor_is_reported() {
+    if !is_child() {
+        let needles = ["nor be cancelled", "deadlock of 2:"];
+        return aborts("a_deadlock_at_the_end_of_an_anchor_is_reported", &needles);
+    }
+    sinew::Scheduler::anchor(|scheduler| {
+        embrace_behind_shields();
+        // Until both have the first mutex and wait for the second.
+        for _ in 0..8 {
+            scheduler.step().unwrap();
+        }
     });
 }

@@ -37,7 +37,7 @@ fn accept_fails_while_there_are_none_and_comes_back() {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let client = socket.unwrap();
         let accepting = spawn_local(move || {
-            // Waiting when the descriptors go.
+            // Waiting when the descriptors go, and for a while after it.
             let error = listener.accept().unwrap_err();
             assert!(is_out_of_descriptors(&error), "{error}");
             // And again: the connection stays where it is.
@@ -56,8 +56,13 @@ fn accept_fails_while_there_are_none_and_comes_back() {
         assert!(error.to_string().contains("127.0.0.1:0"), "{error}");
         assert!(TcpStream::connect(address).is_err());
         assert!(UnixStream::pair().is_err());
+        // One that pauses when a descriptor comes back goes on.
+        let pausing = spawn_local(move || (listener.accept(), listener));
+        sinew::sleep(Duration::from_millis(10)).unwrap();
+        assert!(!pausing.is_finished(), "it neither fails nor spins");
         files.pop();
-        let (stream, _) = listener.accept().unwrap();
+        let (accepted, listener) = pausing.join().unwrap();
+        let (stream, _) = accepted.unwrap();
         (&client).write_all(b"x").unwrap();
         assert_eq!(read_byte(&stream).unwrap(), b'x');
         drop((stream, files));

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use sinew::{Builder, Outcome, WaitError, go_local, run, sleep, spawn_local, yield_now};
+use sinew::{Builder, Outcome, WaitError, go_local, park, run, sleep, spawn_local, yield_now};
 
 /// What a panic said.
 fn text(payload: &(dyn std::any::Any + Send)) -> &str {
@@ -471,4 +471,67 @@ fn a_hundred_thousand_are_alive_at_once() {
         }
         assert_eq!(woken.get(), 100_000);
     });
+}
+
+// contract: C26
+#[test]
+fn a_park_hands_the_thread_straight_to_the_next_one() {
+    // The scheduler's own frame takes in what other threads wake whenever it is entered. So the switches between two that wake each
+    // other and park, from such a wake to its effect, are those that have not gone through it.
+    let counts = run(|| {
+        let (switches, last) = (Rc::new(Cell::new(0_u32)), Rc::new(Cell::new(0_u8)));
+        let count = move |me: u8| {
+            if last.replace(me) != me {
+                switches.set(switches.get() + 1);
+            }
+            switches.get()
+        };
+        let (is_woken, is_over) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let outsider = spawn_local({
+            let (is_woken, is_over) = (is_woken.clone(), is_over.clone());
+            move || {
+                while !is_over.get() {
+                    park().unwrap();
+                    is_woken.set(true);
+                }
+            }
+        });
+        let other = spawn_local({
+            let (count, is_over) = (count.clone(), is_over.clone());
+            let first = sinew::current().unwrap().unparker();
+            move || {
+                while !is_over.get() {
+                    count(1);
+                    first.unpark();
+                    park().unwrap();
+                }
+            }
+        });
+        let (wake_other, wake_outsider) = (other.unparker(), outsider.unparker());
+        let counts: Vec<u32> = (0..50)
+            .map(|_| {
+                is_woken.set(false);
+                let wake = wake_outsider.clone();
+                std::thread::spawn(move || wake.unpark()).join().unwrap();
+                let before = count(0);
+                while !is_woken.get() {
+                    wake_other.unpark();
+                    park().unwrap();
+                    count(0);
+                }
+                count(0) - before
+            })
+            .collect();
+        is_over.set(true);
+        wake_other.unpark();
+        wake_outsider.unpark();
+        counts
+    });
+    let longest = *counts.iter().max().unwrap();
+    assert!(
+        longest >= 48,
+        "no more than {longest} switches in a row: {counts:?}"
+    );
+    // And yet nobody outside is kept waiting.
+    assert!(longest <= 80, "{longest} switches in a row: {counts:?}");
 }

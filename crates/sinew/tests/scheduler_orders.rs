@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use sinew::event::Event;
-use sinew::inspect::{Unhandled, find, on_unhandled};
+use sinew::inspect::{Unhandled, find, for_each, on_unhandled};
 use sinew::{
     JoinHandle, NotFound, Outcome, Scheduler, SchedulerHandle, WaitError, cancel_id,
     cancel_id_within, confirm_cancel, current, go_local, in_coroutine, park, run, shield, sleep,
@@ -588,4 +588,58 @@ fn a_cancel_tells_who_why_when_and_how_long_it_took() {
     let record = left.cancel_record().unwrap();
     assert_eq!(&*record.cause.reason, "the scheduler is closing");
     assert!(record.ended_after.is_some());
+}
+
+// contract: S20
+#[test]
+fn one_that_is_still_on_its_way_is_stopped_by_its_number() {
+    sinew::Scheduler::anchor(|scheduler| {
+        for from_here in [true, false] {
+            // Nothing else lives here.
+            let coroutine = scheduler.handle().spawn(|| "has run").unwrap();
+            let id = coroutine.id();
+            if from_here {
+                sinew::cancel_id(id, "before it arrives").unwrap();
+            } else {
+                thread::spawn(move || sinew::cancel_id(id, "before it arrives").unwrap())
+                    .join()
+                    .unwrap();
+            }
+            scheduler.run().unwrap();
+            assert!(coroutine.join().unwrap_err().is_cancelled());
+        }
+    });
+}
+
+// contract: S9
+#[test]
+fn a_start_that_is_refused_while_everything_is_cancelled_leaves_nothing() {
+    let line = Scheduler::anchor(|scheduler| {
+        // Somebody whom the cancels do not end, so that there is something to cancel.
+        let deaf = spawn_local(|| shield(park));
+        scheduler.step().unwrap();
+        scheduler.close();
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let handle = scheduler.handle();
+                thread::spawn(move || {
+                    for _ in 0..rounds(3_000) {
+                        assert!(handle.spawn(|| ()).unwrap_err().is_closed());
+                    }
+                    // Where they were to be started.
+                    line!() - 3
+                })
+            })
+            .collect();
+        while !threads.iter().all(thread::JoinHandle::is_finished) {
+            scheduler.close();
+        }
+        deaf.unparker().unpark();
+        let lines: Vec<u32> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        lines[0]
+    });
+    for_each(|info| {
+        let place = (info.spawned_at.file(), info.spawned_at.line());
+        assert_ne!(place, (file!(), line), "#{} never ends", info.id);
+    });
 }

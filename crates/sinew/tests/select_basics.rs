@@ -3,14 +3,19 @@
 mod io_rig;
 
 use std::cell::Cell;
+use std::future::{IntoFuture, poll_fn};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::Poll;
 use std::time::Duration;
 
 use io_rig::{bare, place_at, watchdog};
 use sinew::event::Event;
+use sinew::future::Promise;
 use sinew::io::Interest;
 use sinew::sync::WaitGroup;
 use sinew::sync::channel::{bounded, rendezvous, unbounded};
@@ -74,6 +79,13 @@ fn every_kind_of_arm_takes_effect_at_once() {
         token.cancel("now");
         assert_eq!(select! { r = token.wait() => r }, Ok(Ok(())));
 
+        let (promise, future) = Promise::new();
+        let there = select! { r = future.wait() => r.is_ok(), default => false };
+        assert!(!there);
+        promise.resolve(7).unwrap();
+        let ended = select! { r = future.wait() => r.is_ok(), default => false };
+        assert!(ended && matches!(future.get(), Some(Ok(7))));
+
         assert_eq!(select! { () = after(Duration::ZERO) => 1 }, Ok(1));
         assert_eq!(select! { () = at(now()) => 1, }, Ok(1));
 
@@ -124,6 +136,19 @@ fn every_kind_of_arm_takes_effect_later() {
             select! { _ = token.wait() => 1, _ = never.wait() => 0 },
             Ok(1)
         );
+
+        // Each end of a promise, the last one's drop included.
+        for end in 0..3 {
+            let (promise, future) = Promise::<u32>::new();
+            in_the_background(move || match end {
+                0 => promise.resolve(1).unwrap(),
+                1 => drop(promise),
+                _ => assert!(promise.cancel()),
+            });
+            let got = select! { _ = never.wait() => 0, r = future.wait() => { r.unwrap(); 1 } };
+            assert_eq!(got, Ok(1));
+            assert_eq!(future.get().unwrap().is_ok(), end == 0);
+        }
 
         let start = now();
         let got = select! { _ = never.wait() => 0, () = after(HOUR) => 1, () = after(SOON) => 2 };
@@ -639,5 +664,134 @@ fn it_can_be_listed_and_repeated() {
         }
         handle.join().unwrap();
         assert_eq!(count.get(), rounds);
+    });
+}
+
+// contract: Y10, A2
+#[test]
+fn a_std_future_is_an_arm() {
+    everywhere(|| {
+        let never = Event::manual();
+        // At once, later, and given up and gone on with.
+        let at_once = select! {
+            _ = never.wait() => 0,
+            v = future(pin!(async { 7 })) => v,
+        };
+        assert_eq!(at_once, Ok(7));
+        let (sender, receiver) = rendezvous();
+        let mut pair = pin!(async {
+            let first: u32 = receiver.recv_async().await.unwrap();
+            first + receiver.recv_async().await.unwrap()
+        });
+        let mut sent = Some(1);
+        let mut given_up = 0;
+        let sum = loop {
+            if let Some(number) = sent.take() {
+                let sender = sender.clone();
+                in_the_background(move || sender.send(number).unwrap());
+            }
+            let sum = select! {
+                sum = future(pair.as_mut()) => Some(sum),
+                () = after(SOON) => None,
+                _ = never.wait() => unreachable!(),
+            };
+            if let Some(sum) = sum.unwrap() {
+                break sum;
+            }
+            given_up += 1;
+            sent = (given_up == 1).then_some(2);
+        };
+        assert_eq!(sum, 3);
+
+        // A JoinHandle, and a future beside another of the same channel.
+        let handle = sinew::in_coroutine().then(|| spawn_local(|| 5));
+        if let Some(handle) = handle {
+            let five = select! { r = future(handle.into_future()) => r.unwrap() };
+            assert_eq!(five, Ok(5));
+        }
+    });
+}
+
+/// A future that always wakes itself is pending for ever: others have their turns, and deadlines their time.
+// contract: Y10, A2
+#[test]
+fn a_future_that_wakes_itself_holds_up_nobody() {
+    everywhere(|| {
+        let polls = Cell::new(0_u64);
+        let restless = || {
+            poll_fn(|context| {
+                polls.set(polls.get() + 1);
+                context.waker().wake_by_ref();
+                Poll::<()>::Pending
+            })
+        };
+        let event = Arc::new(Event::auto());
+        let later = event.clone();
+        in_the_background(move || later.set());
+        let got = select! { () = future(restless()) => 0, _ = event.wait() => 1 };
+        assert_eq!(got, Ok(1));
+        let got = select! { () = future(restless()) => 0, () = after(SOON) => 1 };
+        assert_eq!(got, Ok(1));
+        let arm = select::future(restless());
+        let mut selector = Selector::new();
+        selector.add(&arm);
+        assert_eq!(selector.wait_timeout(SOON), Err(WaitError::Timeout));
+        let limited = sinew::timeout(SOON, || select! { () = future(restless()) => {} });
+        assert!(limited.is_err() || limited == Ok(Err(WaitError::Cancelled)));
+        assert!(polls.get() > 4);
+    });
+}
+
+// contract: Y10
+#[test]
+fn a_future_that_panics_leaves_the_select_in_order() {
+    everywhere(|| {
+        let event = Arc::new(Event::auto());
+        let arm = select::future(Box::pin(async {
+            sinew::future::SharedFuture::ready(Ok(())).await.unwrap();
+            assert!(std::hint::black_box(false), "the future's");
+        }));
+        let wait = event.wait_arm();
+        let mut selector = Selector::new();
+        selector.add(&arm);
+        selector.add(&wait);
+        let panicked = catch_unwind(AssertUnwindSafe(|| selector.wait()));
+        assert!(panicked.is_err());
+        event.set();
+        assert_eq!(selector.wait(), Ok(1));
+        assert_eq!((arm.take(), wait.take()), (None, Some(Ok(()))));
+        assert_eq!(selector.wait_timeout(SOON), Err(WaitError::Timeout));
+    });
+}
+
+/// A waker that is kept rings when the select is long gone, and one that rings on another thread is not missed.
+// contract: Y10, A2
+#[test]
+fn an_arm_s_wakers_outlive_it() {
+    everywhere(|| {
+        let kept = std::sync::Mutex::new(Vec::new());
+        for round in 0..200_usize {
+            let is_ready = Arc::new(AtomicBool::new(false));
+            let mut is_first = true;
+            let waiting = poll_fn(|context| {
+                if is_ready.load(SeqCst) {
+                    return Poll::Ready(());
+                }
+                if std::mem::take(&mut is_first) {
+                    let (is_ready, waker) = (is_ready.clone(), context.waker().clone());
+                    kept.lock().unwrap().push(waker.clone());
+                    std::thread::spawn(move || {
+                        is_ready.store(true, SeqCst);
+                        waker.wake();
+                    });
+                }
+                Poll::Pending
+            });
+            let got = select! { () = future(waiting) => round };
+            assert_eq!(got, Ok(round));
+        }
+        for waker in kept.into_inner().unwrap() {
+            waker.wake();
+        }
     });
 }

@@ -590,6 +590,76 @@ fn a_panic_of_the_memory_s_drop_is_the_anchor_s() {
     }
 }
 
+/// The memory holds the handle of the very coroutine that runs on it, so the handle's drop comes while the coroutine is being ended.
+#[test]
+fn memory_that_holds_the_handle_of_its_own_coroutine() {
+    struct Holding<'a> {
+        bytes: Box<[MaybeUninit<u8>]>,
+        slot: Rc<Cell<Option<Coroutine<'a, (), (), ()>>>>,
+        drops: &'a Cell<u32>,
+        panics: bool,
+    }
+    // SAFETY: the box is its own; there is no guard, and the body needs little.
+    unsafe impl Stack for Holding<'_> {
+        fn base(&self) -> NonNull<u8> {
+            NonNull::new(self.bytes.as_ptr_range().end.cast_mut().cast()).unwrap()
+        }
+        fn limit(&self) -> NonNull<u8> {
+            NonNull::new(self.bytes.as_ptr().cast_mut().cast()).unwrap()
+        }
+        fn guard_bytes(&self) -> usize {
+            0
+        }
+    }
+    impl Drop for Holding<'_> {
+        fn drop(&mut self) {
+            self.drops.set(self.drops.get() + 1);
+            let mut handle = self.slot.take().unwrap();
+            // It has not quite ended: nothing can be done with it, and the record outlives this.
+            assert_eq!(handle.state(), State::Running);
+            assert!(handle.resume(()).is_err());
+            drop(handle);
+            assert!(!self.panics, "the memory's drop");
+        }
+    }
+    for (resumes, panics) in [(0, false), (0, true), (1, false), (1, true)] {
+        let drops = Cell::new(0);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            anchor(|a| {
+                let slot = Rc::new(Cell::new(None));
+                let memory = Holding {
+                    bytes: Box::new_uninit_slice(128 * 1024),
+                    slot: slot.clone(),
+                    drops: &drops,
+                    panics,
+                };
+                // Too large for a spare block: what is freed goes to the allocator.
+                let ballast = [1_u8; 4096];
+                let mut c = Coroutine::builder(a)
+                    .stack(memory)
+                    .unwrap()
+                    .build(move |s: &Suspender<(), ()>, ()| {
+                        let _ballast = ballast;
+                        let _unwound = s.suspend(());
+                    })
+                    .unwrap();
+                for _ in 0..resumes {
+                    assert_eq!(c.resume(()).unwrap(), Step::Suspended(()));
+                }
+                slot.set(Some(c));
+            });
+        }));
+        assert_eq!(drops.get(), 1);
+        let message = ended
+            .err()
+            .and_then(|payload| payload.downcast::<&str>().ok());
+        assert_eq!(
+            message.map(|text| *text),
+            panics.then_some("the memory's drop")
+        );
+    }
+}
+
 /// Limits and scopes rely on being found on a provided stack, too: inside of them a stand-alone coroutine cannot suspend.
 #[test]
 fn a_fence_stands_on_a_provided_stack() {

@@ -72,6 +72,57 @@ fn a_refusal_leaves_a_coroutine_of_a_scheduler_unrun() {
     });
 }
 
+// contract: C10, C17
+#[test]
+fn one_that_was_cancelled_ends_cancelled_without_a_stack_too() {
+    if output_of_child("one_that_was_cancelled_ends_cancelled_without_a_stack_too").is_some() {
+        return;
+    }
+    run(|| {
+        refuse_stacks(true);
+        let kept = Rc::new(());
+        let parent = CancelToken::new();
+        let by_handle = spawn_local({
+            let kept = kept.clone();
+            move || drop(kept)
+        });
+        let by_token = Builder::new()
+            .cancel_parent(&parent)
+            .spawn_local({
+                let kept = kept.clone();
+                move || drop(kept)
+            })
+            .unwrap();
+        by_handle.cancel("no more");
+        parent.cancel("enough");
+        for handle in [by_handle, by_token] {
+            handle.wait().unwrap();
+            assert_eq!(handle.outcome(), Some(Outcome::Cancelled));
+            let error = handle.join().unwrap_err();
+            assert!(error.is_cancelled() && !error.is_no_memory(), "{error}");
+        }
+        assert_eq!(Rc::strong_count(&kept), 1, "the closures were dropped");
+        // What panics in the drop of the closure is the end all the same.
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("in the drop");
+            }
+        }
+        let bomb = Bomb;
+        let handle = spawn_local(move || drop(bomb));
+        handle.cancel("no more");
+        assert!(handle.join().unwrap_err().is_panic());
+        // A stand-alone one asks for none.
+        anchor(|a| {
+            let mut c = Coroutine::new(a, |_: &Suspender<(), ()>, ()| ());
+            c.cancel();
+            assert!(matches!(c.resume(()), Err(ResumeError::Cancelled(()))));
+            assert_eq!(c.outcome(), Some(Outcome::Cancelled));
+        });
+    });
+}
+
 // contract: C17
 #[test]
 fn a_refusal_gives_the_value_of_a_resume_back() {

@@ -285,6 +285,22 @@ fn an_item_that_ends_frees_its_place_at_once() {
     assert_eq!((stats.accepted, stats.rejected), (3, 2));
 }
 
+// contract: T4, T6
+#[test]
+fn a_reserved_place_counts_against_the_limit() {
+    let group = TaskGroup::builder().limit(1).build();
+    let (promise, future) = Promise::<()>::new();
+    let started = group.start(|| {
+        assert!(group.add(&future).unwrap_err().is_again());
+        Ok::<_, Error>(SharedFuture::ready(Ok(())))
+    });
+    assert!(started.is_ok());
+    group.add(&future).unwrap();
+    promise.resolve(()).unwrap();
+    let stats = settled(&group);
+    assert_eq!((stats.accepted, stats.rejected), (2, 1));
+}
+
 // contract: T7
 #[test]
 fn the_first_such_end_cancels_the_siblings() {

@@ -4,7 +4,12 @@
 use std::arch::global_asm;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Deed, can_unwind, look_up};
+use super::{Deed, catch_to_pass_on, look_up};
+
+/// On a plain stack.
+fn can_unwind() -> bool {
+    super::can_unwind(0)
+}
 
 /// Has something to drop, so that its frames have tables with cleanups.
 struct Noted<'a>(&'a mut u32);
@@ -81,6 +86,19 @@ fn a_function_that_must_not_unwind_is_seen_wherever_it_lies() {
     // Caught further in.
     let mut inner = || caught(can_unwind);
     assert!(caught(|| through_c(&mut (&mut inner as _))));
+}
+
+#[test]
+fn a_frame_that_passes_on_what_it_catches_is_none_that_catches() {
+    let mut inner = || catch_to_pass_on(can_unwind).unwrap();
+    assert!(!caught(|| through_c(&mut (&mut inner as _))));
+    let mut twice = || catch_to_pass_on(|| catch_to_pass_on(can_unwind).unwrap()).unwrap();
+    assert!(!caught(|| through_c(&mut (&mut twice as _))));
+    assert!(caught(|| through_c_unwind(&mut (&mut twice as _))));
+    let mut kept = || catch_to_pass_on(|| caught(can_unwind)).unwrap();
+    assert!(caught(|| through_c(&mut (&mut kept as _))));
+    let payload = catch_to_pass_on(|| panic!("out")).unwrap_err();
+    assert_eq!(payload.downcast_ref(), Some(&"out"));
 }
 
 #[test]

@@ -14,6 +14,8 @@
 //! of a value gets the value itself, the others clones of it, made outside of the lock.
 #![expect(unsafe_code, reason = "waits through the queue")]
 
+mod polled;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;

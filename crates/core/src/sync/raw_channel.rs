@@ -42,16 +42,19 @@ use core::ptr;
 
 use crate::facade::UnsafeCell;
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
 use crate::wait::{Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
 
 pub use arms::{RecvArm, SendArm};
 
 /// A channel for values of type `T`, shared by reference.
-pub struct Channel<T> {
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct Channel<T, K: Sharing = Shared> {
     /// The most values that are buffered; `usize::MAX` if there is no limit.
     limit: usize,
-    state: Lock<State<T>>,
+    state: Lock<State<T>, K>,
 }
 
 struct State<T> {
@@ -95,24 +98,24 @@ pub enum TryRecv {
 }
 
 /// What became of a value under the lock.
-enum Put<'a, T> {
+enum Put<'a, T, K: Sharing> {
     Done,
     Closed(T),
-    Full(T, Guard<'a, State<T>>),
+    Full(T, Guard<'a, State<T>, K>),
 }
 
 /// What was found under the lock.
-enum Got<'a, T> {
+enum Got<'a, T, K: Sharing> {
     Value(T),
     Closed,
-    Empty(Guard<'a, State<T>>),
+    Empty(Guard<'a, State<T>, K>),
 }
 
 impl<T> Channel<T> {
     /// A channel without a buffer: a value goes from a sender straight to a receiver.
     #[must_use]
     pub fn rendezvous() -> Self {
-        Self::bounded(0)
+        Self::rendezvous_of_kind()
     }
 
     /// A channel that buffers up to `capacity` values. The buffer is allocated here.
@@ -123,19 +126,44 @@ impl<T> Channel<T> {
     #[must_use]
     #[track_caller]
     pub fn bounded(capacity: usize) -> Self {
-        Self::with_buffer(capacity, Fifo::reserved(capacity))
+        Self::bounded_of_kind(capacity)
     }
 
     /// A channel that buffers any number of values.
     #[must_use]
     pub fn unbounded() -> Self {
+        Self::unbounded_of_kind()
+    }
+}
+
+impl<T, K: Sharing> Channel<T, K> {
+    /// As [`rendezvous`](Channel::rendezvous), of either kind.
+    #[must_use]
+    pub fn rendezvous_of_kind() -> Self {
+        Self::bounded_of_kind(0)
+    }
+
+    /// As [`bounded`](Channel::bounded), of either kind.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the memory for `capacity` values cannot be had.
+    #[must_use]
+    #[track_caller]
+    pub fn bounded_of_kind(capacity: usize) -> Self {
+        Self::with_buffer(capacity, Fifo::reserved(capacity))
+    }
+
+    /// As [`unbounded`](Channel::unbounded), of either kind.
+    #[must_use]
+    pub fn unbounded_of_kind() -> Self {
         Self::with_buffer(usize::MAX, Fifo::new(0))
     }
 
     fn with_buffer(limit: usize, buffer: Fifo<T>) -> Self {
         Self {
             limit,
-            state: Lock::new(State {
+            state: Lock::of_kind(State {
                 buffer,
                 senders: Queue::new(),
                 receivers: Queue::new(),
@@ -328,7 +356,7 @@ impl<T> Channel<T> {
 
     /// Gives a value to the first waiting receiver, or to the buffer.
     #[inline]
-    fn put(&self, value: T) -> Put<'_, T> {
+    fn put(&self, value: T) -> Put<'_, T, K> {
         let state = self.state.lock();
         if state.closed {
             return Put::Closed(value);
@@ -339,7 +367,7 @@ impl<T> Channel<T> {
         self.put_to_buffer(value, state)
     }
 
-    fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>>) -> Put<'a, T> {
+    fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
         let Some(receiver) = state.receivers.claim_front(Reason::Woken) else {
             return self.put_to_buffer(value, state);
         };
@@ -354,7 +382,7 @@ impl<T> Channel<T> {
     }
 
     #[inline]
-    fn put_to_buffer<'a>(&'a self, value: T, mut state: Guard<'a, State<T>>) -> Put<'a, T> {
+    fn put_to_buffer<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
         if state.buffer.len() >= self.limit {
             return Put::Full(value, state);
         }
@@ -369,7 +397,7 @@ impl<T> Channel<T> {
 
     /// As [`put`](Self::put), to an unbounded channel whose buffer needs another ring.
     #[cold]
-    fn put_growing(&self, value: T) -> Put<'_, T> {
+    fn put_growing(&self, value: T) -> Put<'_, T, K> {
         let capacity = self.state.lock().buffer.growth();
         let ring = Ring::boxed(capacity);
         let mut state = self.state.lock();
@@ -386,7 +414,7 @@ impl<T> Channel<T> {
 
     /// Takes the first value from the buffer, or from the first waiting sender.
     #[inline]
-    fn get(&self) -> Got<'_, T> {
+    fn get(&self) -> Got<'_, T, K> {
         let mut retired = None;
         let mut state = self.state.lock();
         let Some(value) = state.buffer.pop(&mut retired) else {
@@ -402,7 +430,7 @@ impl<T> Channel<T> {
         Got::Value(value)
     }
 
-    fn get_from_sender<'a>(&'a self, mut state: Guard<'a, State<T>>) -> Got<'a, T> {
+    fn get_from_sender<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         let Some(sender) = state.senders.claim_front(Reason::Woken) else {
             if state.closed {
                 return Got::Closed;
@@ -420,7 +448,7 @@ impl<T> Channel<T> {
     fn send_slow<S: Suspend>(
         &self,
         value: T,
-        guard: Guard<'_, State<T>>,
+        guard: Guard<'_, State<T>, K>,
         party: &S,
     ) -> Result<(), SendFailed<T>> {
         let slot: Slot<T> = UnsafeCell::new(Some(value));
@@ -444,7 +472,7 @@ impl<T> Channel<T> {
     }
 
     #[cold]
-    fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>>, party: &S) -> Result<T, Reason> {
+    fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: &S) -> Result<T, Reason> {
         let slot: Slot<T> = UnsafeCell::new(None);
         // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
         let reason = unsafe {
@@ -471,7 +499,7 @@ impl<T> Channel<T> {
     }
 
     /// Closes the channel and wakes everyone; says whether it was open.
-    fn shut(&self, mut state: Guard<'_, State<T>>) -> bool {
+    fn shut(&self, mut state: Guard<'_, State<T>, K>) -> bool {
         let (opened, senders, receivers) = state.shut();
         drop(state);
         senders.wake_all();
@@ -492,7 +520,7 @@ impl<T> State<T> {
 mod polled;
 
 /// Moves the value of the first waiting sender into the place that was just freed in the buffer, and wakes it.
-fn refill<T>(mut state: Guard<'_, State<T>>) {
+fn refill<T, K: Sharing>(mut state: Guard<'_, State<T>, K>) {
     let Some(sender) = state.senders.claim_front(Reason::Woken) else {
         return;
     };
@@ -535,7 +563,7 @@ fn drop_retired<T>(retired: Option<Box<Ring<T>>>) {
     }
 }
 
-impl<T> fmt::Debug for Channel<T> {
+impl<T, K: Sharing> fmt::Debug for Channel<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         let (len, closed) = (state.buffer.len(), state.closed);

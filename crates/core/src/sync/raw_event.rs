@@ -25,6 +25,7 @@ use core::ptr;
 
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
 
 /// Who takes a signal.
@@ -44,9 +45,11 @@ pub struct EventProbe(Mode);
 pub type EventArm<'a> = QueueArm<'a, State, EventProbe>;
 
 /// A signal that can be waited for.
-pub struct RawEvent {
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct RawEvent<K: Sharing = Shared> {
     mode: Mode,
-    state: Lock<State>,
+    state: Lock<State, K>,
 }
 
 /// What is under an event's lock.
@@ -58,11 +61,26 @@ pub struct State {
 
 impl RawEvent {
     const_unless_loom! {
-        /// An event that is not set.
+        /// An event that is not set, for all threads.
         pub fn new(mode: Mode) -> Self {
+            Self::of_kind(mode)
+        }
+    }
+
+    /// An arm that waits for a signal.
+    #[must_use]
+    pub fn arm(&self) -> EventArm<'_> {
+        QueueArm::new(&self.state, EventProbe(self.mode))
+    }
+}
+
+impl<K: Sharing> RawEvent<K> {
+    const_unless_loom! {
+        /// An event that is not set, of either kind.
+        pub fn of_kind(mode: Mode) -> Self {
             Self {
                 mode,
-                state: Lock::new(State { set: false, waiters: Queue::new() }),
+                state: Lock::of_kind(State { set: false, waiters: Queue::new() }),
             }
         }
     }
@@ -114,7 +132,7 @@ impl RawEvent {
     ///
     /// The reason for which the party gave up: [`Reason::Timeout`] or [`Reason::Cancelled`]. It has taken no signal then.
     #[inline]
-    pub fn wait<S: Suspend>(&self, party: &S) -> Result<Signal<'_>, Reason> {
+    pub fn wait<S: Suspend>(&self, party: &S) -> Result<Signal<'_, K>, Reason> {
         let mut state = self.state.lock();
         if self.take(&mut state) {
             return Ok(Signal {
@@ -145,12 +163,6 @@ impl RawEvent {
             }),
             reason => Err(reason),
         }
-    }
-
-    /// An arm that waits for a signal.
-    #[must_use]
-    pub fn arm(&self) -> EventArm<'_> {
-        QueueArm::new(&self.state, EventProbe(self.mode))
     }
 
     /// Takes the signal that is kept; a manual-reset event keeps it nevertheless.
@@ -212,7 +224,7 @@ unsafe impl Probe<State> for EventProbe {
     }
 }
 
-impl fmt::Debug for RawEvent {
+impl<K: Sharing> fmt::Debug for RawEvent<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawEvent")
             .field("mode", &self.mode)
@@ -224,12 +236,12 @@ impl fmt::Debug for RawEvent {
 /// A signal on its way from the event to who has waited for it: it is [accepted](Self::accept), or passed on when
 /// dropped.
 #[must_use = "a signal that is not accepted goes to the next party"]
-pub struct Signal<'a> {
-    event: &'a RawEvent,
+pub struct Signal<'a, K: Sharing = Shared> {
+    event: &'a RawEvent<K>,
     waited: bool,
 }
 
-impl Signal<'_> {
+impl<K: Sharing> Signal<'_, K> {
     /// Whether the party has been suspended for it: if not, a signal was kept.
     #[inline]
     #[must_use]
@@ -244,13 +256,13 @@ impl Signal<'_> {
     }
 }
 
-impl Drop for Signal<'_> {
+impl<K: Sharing> Drop for Signal<'_, K> {
     fn drop(&mut self) {
         self.event.give_back();
     }
 }
 
-impl fmt::Debug for Signal<'_> {
+impl<K: Sharing> fmt::Debug for Signal<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Signal").finish_non_exhaustive()
     }

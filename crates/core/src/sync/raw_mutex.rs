@@ -53,8 +53,9 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::facade::{AtomicU32, AtomicU64, UnsafeCell, const_unless_loom};
+use crate::facade::{AtomicU64, UnsafeCell, const_unless_loom};
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing, Word};
 use crate::wait::{Kind, Queue, Reason, Record, Suspend, wait_in, wait_in_front};
 
 const LOCKED: u32 = 1;
@@ -71,11 +72,15 @@ pub const LOST_MAX: u32 = 16;
 pub const LOST_MAX: u32 = 1;
 
 /// A mutex without a value.
-pub struct RawMutex {
-    word: AtomicU32,
-    /// Who holds it; a hint for whoever looks from outside, written by holders only.
+///
+/// `K` says whose parties share it: of all threads, or of one.
+#[repr(C)]
+pub struct RawMutex<K: Sharing = Shared> {
+    /// Who holds it; a hint for whoever looks from outside, written by holders only. The first field, and an atomic in both
+    /// kinds, for [`owner_at`](Self::owner_at): dumps look from any thread.
     owner: AtomicU64,
-    queue: Lock<Queue>,
+    word: K::Word,
+    queue: Lock<Queue, K>,
 }
 
 /// What a waiter's slot points to.
@@ -106,13 +111,46 @@ enum Duty {
 
 impl RawMutex {
     const_unless_loom! {
-        /// A free mutex.
+        /// A free mutex, for all threads.
         pub fn new() -> Self {
-            Self {
-                word: AtomicU32::new(0),
-                owner: AtomicU64::new(0),
-                queue: Lock::new(Queue::new()),
-            }
+            Self::of_kind()
+        }
+    }
+
+    /// As [`owner`](Self::owner), of the mutex of either kind that a wait record names as its object.
+    ///
+    /// # Safety
+    ///
+    /// `object` is from a record of [`Kind::Mutex`], whose waiter has not gone on and cannot before this returns: it borrows
+    /// the mutex while it waits, which keeps that in place.
+    #[must_use]
+    pub unsafe fn owner_at(object: usize) -> u64 {
+        // SAFETY: `wait` exposed the address of a mutex, which begins with its owner and which the caller knows to be there still.
+        let owner = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(object) };
+        owner.load(Relaxed)
+    }
+}
+
+impl<K: Sharing> RawMutex<K> {
+    /// A free mutex, of either kind.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn of_kind() -> Self {
+        Self {
+            owner: AtomicU64::new(0),
+            word: K::Word::ZERO,
+            queue: Lock::of_kind(Queue::new()),
+        }
+    }
+
+    /// A free mutex, of either kind.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn of_kind() -> Self {
+        Self {
+            owner: AtomicU64::new(0),
+            word: K::Word::zero(),
+            queue: Lock::of_kind(Queue::new()),
         }
     }
 
@@ -166,19 +204,6 @@ impl RawMutex {
         self.owner.load(Relaxed)
     }
 
-    /// As [`owner`](Self::owner), of the mutex that a wait record names as its object.
-    ///
-    /// # Safety
-    ///
-    /// `object` is from a record of [`Kind::Mutex`], whose waiter has not gone on and cannot before this returns: it borrows
-    /// the mutex while it waits, which keeps that in place.
-    #[must_use]
-    pub unsafe fn owner_at(object: usize) -> u64 {
-        // SAFETY: `wait` exposed the address of a mutex, which the caller knows to be there still.
-        let mutex = unsafe { &*ptr::with_exposed_provenance::<Self>(object) };
-        mutex.owner()
-    }
-
     /// Whether somebody holds the mutex. Out of date as soon as it is said, unless the caller does.
     #[inline]
     #[must_use]
@@ -224,7 +249,7 @@ impl RawMutex {
     /// Waits in the queue: at the end, or if it was woken before, at the front.
     fn wait<S: Suspend>(
         &self,
-        guard: Guard<'_, Queue>,
+        guard: Guard<'_, Queue, K>,
         ticket: &Ticket,
         front: bool,
         party: &S,
@@ -252,10 +277,7 @@ impl RawMutex {
         while word & LOCKED == 0 {
             let taken = (word | LOCKED) & !woken;
             // ORDERING: Acquire pairs with the Release in release().
-            match self
-                .word
-                .compare_exchange_weak(word, taken, Acquire, Relaxed)
-            {
+            match self.word.exchange_weak(word, taken, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -278,7 +300,7 @@ impl RawMutex {
             // ORDERING: Acquire pairs with the Release in release(), for the case that it is taken.
             match self
                 .word
-                .compare_exchange_weak(word, next & !woken, Acquire, Relaxed)
+                .exchange_weak(word, next & !woken, Acquire, Relaxed)
             {
                 Ok(_) => return entry,
                 Err(now) => word = now,
@@ -295,7 +317,7 @@ impl RawMutex {
             // ORDERING: Release pairs with the Acquire in take() and take_or_queue().
             match self
                 .word
-                .compare_exchange_weak(word, word & !LOCKED, Release, Relaxed)
+                .exchange_weak(word, word & !LOCKED, Release, Relaxed)
             {
                 Ok(_) if word & (QUEUED | WOKEN) == QUEUED => return Duty::Wake,
                 Ok(_) => return Duty::Done,
@@ -315,12 +337,12 @@ impl RawMutex {
         }
         let first = queue.claim_front(Reason::Woken);
         if queue.is_empty() {
-            self.word.fetch_and(!QUEUED, Relaxed);
+            self.word.keep(!QUEUED, Relaxed);
         }
         let Some(first) = first else {
             return;
         };
-        self.word.fetch_or(WOKEN, Relaxed);
+        self.word.set_bits(WOKEN, Relaxed);
         drop(queue);
         first.wake();
     }
@@ -336,7 +358,7 @@ impl RawMutex {
         }
         let Some(first) = first else {
             // ORDERING: Release pairs with the Acquire in take().
-            self.word.fetch_and(!(cleared | LOCKED), Release);
+            self.word.keep(!(cleared | LOCKED), Release);
             return;
         };
         // SAFETY: every waiter here prepared its slot with a ticket in its frame, and it cannot go on before the wake.
@@ -345,20 +367,20 @@ impl RawMutex {
         ticket.handed.with_mut(|handed| unsafe { *handed = true });
         // ORDERING: Release: who sees the new owner sees that it is claimed, so does not take it for one that waits here still.
         self.owner.store(ticket.owner, Release);
-        self.word.fetch_and(!cleared, Relaxed);
+        self.word.keep(!cleared, Relaxed);
         drop(queue);
         // What the mutex guards goes over with the wake, as the slot does.
         first.wake();
     }
 }
 
-impl Default for RawMutex {
+impl<K: Sharing> Default for RawMutex<K> {
     fn default() -> Self {
-        Self::new()
+        Self::of_kind()
     }
 }
 
-impl fmt::Debug for RawMutex {
+impl<K: Sharing> fmt::Debug for RawMutex<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawMutex")
             .field("locked", &self.is_locked())

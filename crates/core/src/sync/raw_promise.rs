@@ -29,7 +29,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::facade::{AtomicU32, UnsafeCell};
 use crate::lock::Lock;
-use crate::wait::{Kind, Queue, Reason, Record, Suspend, wait_in};
+use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
 
 const CLAIMED: u32 = 1;
 const DONE: u32 = 2;
@@ -44,7 +44,7 @@ pub struct RawPromise<V, C> {
 }
 
 /// Who is to be told.
-struct List<C> {
+pub struct List<C> {
     waiters: Queue,
     /// The newest one first.
     callbacks: Option<Box<Link<C>>>,
@@ -229,10 +229,50 @@ impl<V, C> RawPromise<V, C> {
         }
     }
 
+    /// An arm that waits until there is a value.
+    #[must_use]
+    pub fn arm(&self) -> PromiseArm<'_, V, C> {
+        QueueArm::new(&self.list, FilledProbe(self))
+    }
+
     /// Says whether there is a value; if not, the completer will look into the list. Under its lock.
     fn is_done_or_waited(&self) -> bool {
         // ORDERING: AcqRel, I3: Acquire sees the value; Release as in `fill`.
         self.word.fetch_or(WAITED, AcqRel) & DONE != 0
+    }
+}
+
+/// Looks whether a promise has its value.
+pub struct FilledProbe<'a, V, C>(&'a RawPromise<V, C>);
+
+/// Waits for a promise's value, as one of several things of which one happens.
+pub type PromiseArm<'a, V, C> = QueueArm<'a, List<C>, FilledProbe<'a, V, C>>;
+
+// SAFETY: the one queue of the promise's waiters; whoever fills it and sees that somebody waits takes the lock and claims them all.
+unsafe impl<V, C> Probe<List<C>> for FilledProbe<'_, V, C> {
+    fn take(&self, _: &mut List<C>) -> Option<Reason> {
+        self.0.end().map(|_| Reason::Woken)
+    }
+
+    fn is_there(&self, _: &mut List<C>) -> bool {
+        // INVARIANT: I3: either the completer sees that somebody waits, or the value is seen here.
+        self.0.is_done_or_waited()
+    }
+
+    fn queue<'a>(&self, list: &'a mut List<C>) -> &'a mut Queue {
+        &mut list.waiters
+    }
+}
+
+impl<V, C> fmt::Debug for FilledProbe<'_, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilledProbe").finish_non_exhaustive()
+    }
+}
+
+impl<C> fmt::Debug for List<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").finish_non_exhaustive()
     }
 }
 

@@ -25,11 +25,14 @@ use core::ptr;
 
 use crate::facade::const_unless_loom;
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
 
 /// A count of permits that can be waited for.
-pub struct RawSemaphore {
-    state: Lock<State>,
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct RawSemaphore<K: Sharing = Shared> {
+    state: Lock<State, K>,
 }
 
 struct State {
@@ -64,10 +67,19 @@ impl Error for Overflow {}
 
 impl RawSemaphore {
     const_unless_loom! {
-        /// A semaphore with so many permits.
+        /// A semaphore with so many permits, for all threads.
         pub fn new(count: usize) -> Self {
+            Self::of_kind(count)
+        }
+    }
+}
+
+impl<K: Sharing> RawSemaphore<K> {
+    const_unless_loom! {
+        /// A semaphore with so many permits, of either kind.
+        pub fn of_kind(count: usize) -> Self {
             Self {
-                state: Lock::new(State { count, closed: false, waiters: Queue::new() }),
+                state: Lock::of_kind(State { count, closed: false, waiters: Queue::new() }),
             }
         }
     }
@@ -113,7 +125,7 @@ impl RawSemaphore {
     #[cold]
     fn wait<S: Suspend>(
         &self,
-        state: Guard<'_, State>,
+        state: Guard<'_, State, K>,
         wanted: &usize,
         party: &S,
     ) -> Result<(), Reason> {
@@ -222,7 +234,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for RawSemaphore {
+impl<K: Sharing> fmt::Debug for RawSemaphore<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         f.debug_struct("RawSemaphore")

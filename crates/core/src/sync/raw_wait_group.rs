@@ -17,12 +17,15 @@ use core::ptr;
 
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, WakeList, wait_in};
 
 /// A count that can be waited for to reach zero.
+///
+/// `K` says whose parties share it: of all threads, or of one.
 #[derive(Debug)]
-pub struct RawWaitGroup {
-    state: Lock<State>,
+pub struct RawWaitGroup<K: Sharing = Shared> {
+    state: Lock<State, K>,
 }
 
 /// What is under a group's lock.
@@ -77,10 +80,25 @@ impl Error for CountError {}
 
 impl RawWaitGroup {
     const_unless_loom! {
-        /// A group with nothing to wait for.
+        /// A group with nothing to wait for, for all threads.
         pub fn new() -> Self {
+            Self::of_kind()
+        }
+    }
+
+    /// An arm that waits until the count is zero.
+    #[must_use]
+    pub fn arm(&self) -> WaitGroupArm<'_> {
+        QueueArm::new(&self.state, ZeroProbe)
+    }
+}
+
+impl<K: Sharing> RawWaitGroup<K> {
+    const_unless_loom! {
+        /// A group with nothing to wait for, of either kind.
+        pub fn of_kind() -> Self {
             Self {
-                state: Lock::new(State { count: 0, waiters: Queue::new() }),
+                state: Lock::of_kind(State { count: 0, waiters: Queue::new() }),
             }
         }
     }
@@ -146,12 +164,6 @@ impl RawWaitGroup {
         }
     }
 
-    /// An arm that waits until the count is zero.
-    #[must_use]
-    pub fn arm(&self) -> WaitGroupArm<'_> {
-        QueueArm::new(&self.state, ZeroProbe)
-    }
-
     /// The count. Out of date as soon as it is said.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -159,8 +171,8 @@ impl RawWaitGroup {
     }
 }
 
-impl Default for RawWaitGroup {
+impl<K: Sharing> Default for RawWaitGroup<K> {
     fn default() -> Self {
-        Self::new()
+        Self::of_kind()
     }
 }

@@ -11,6 +11,8 @@
 //! between is never seen.
 #![expect(unsafe_code, reason = "waits through the queue")]
 
+mod polled;
+
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::fmt;

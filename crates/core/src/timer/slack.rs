@@ -18,10 +18,8 @@ pub fn with_slack(deadline_ns: u64, now_ns: u64) -> u64 {
         Some(bits) => 1_u64 << bits.min(GRAIN_BITS_MAX),
         None => return deadline_ns,
     };
-    match deadline_ns.checked_next_multiple_of(grain) {
-        Some(rounded) => rounded,
-        None => u64::MAX,
-    }
+    let rounded = deadline_ns.checked_next_multiple_of(grain);
+    rounded.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

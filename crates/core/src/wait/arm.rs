@@ -140,9 +140,10 @@ pub enum Linking {
 /// # Safety
 ///
 /// - `link` links the arm's own [`node`](Arm::node), prepared with this waiter, into the queue of one primitive under that
-///   primitive's lock, and only if [`attempt`](Arm::attempt) would fail then. After it said [`Linking::Ready`] no node is linked.
+///   primitive's lock, and only if [`attempt`](Arm::attempt) would fail then, or claims it itself. After it said [`Linking::Ready`] no node is linked.
 /// - `unlink` takes the primitive's lock and the node out, if it is still in.
-/// - None of the methods unwinds, suspends, or runs code of the user's under a lock.
+/// - None of the methods runs code of the user's under a lock, and none but `attempt` and `settle` unwinds or suspends. (Those two are
+///   called while no arm of the wait is linked and the waiter is idle.)
 pub unsafe trait Arm {
     /// Takes effect if that is possible at once. An arm that has taken effect before says so again.
     ///
@@ -244,11 +245,16 @@ pub unsafe fn wait_any<A: Arm + ?Sized, S: Suspend>(
     party: &S,
     record: Record,
 ) -> Result<usize, Reason> {
+    let mut was_hint = false;
     loop {
         if let Some(index) = attempt_any(arms, turn) {
             return Ok(index);
         }
         if let Some(reason) = party.refused() {
+            return Err(reason);
+        }
+        // Hints without end, each before the deadline's timer, would put it off for ever.
+        if was_hint && let Some(reason) = party.expired() {
             return Err(reason);
         }
         let (waiter, _) = party.party();
@@ -274,7 +280,7 @@ pub unsafe fn wait_any<A: Arm + ?Sized, S: Suspend>(
             None => return Err(reason),
             // SAFETY: its node has the mark.
             Some(chosen) if unsafe { arms[chosen].settle(reason) } => return Ok(chosen),
-            Some(_) => {}
+            Some(_) => was_hint = true,
         }
     }
 }

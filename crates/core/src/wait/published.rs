@@ -145,6 +145,13 @@ pub struct Look {
 }
 
 impl Look {
+    /// At nobody: it never [stands](Self::is_still).
+    pub const NOTHING: Self = Self {
+        is_armed: false,
+        kind: Kind::Nothing as u8,
+        number: 0,
+    };
+
     /// Looks, and reads other published words with `f` at the same time.
     pub fn with<T>(
         sequence: &Sequence,

@@ -9,6 +9,7 @@
 use core::ptr::NonNull;
 
 use crate::lock::{Guard, Lock};
+use crate::sharing::Sharing;
 use crate::wait::{Node, Queue, Reason, Waiter};
 
 /// What a suspended party waits for, as its wait record tells it: for listings, dumps and the
@@ -163,6 +164,11 @@ pub unsafe trait Suspend {
     /// Why the party must not wait, if so: a cancel was requested before.
     fn refused(&self) -> Option<Reason>;
 
+    /// Why the party must not wait again after a wake that was a hint only, if so: its deadline has passed meanwhile.
+    fn expired(&self) -> Option<Reason> {
+        None
+    }
+
     /// Stops the party, whose waiter is armed, until it is made runnable.
     fn suspend(&self, record: Record) -> Reason;
 
@@ -180,9 +186,9 @@ pub unsafe trait Suspend {
 ///
 /// `queue` always finds the same queue, and `slot` is what the primitive's wakers expect, valid until this returns.
 #[inline]
-pub unsafe fn wait_in<T, S: Suspend>(
-    lock: &Lock<T>,
-    guard: Guard<'_, T>,
+pub unsafe fn wait_in<T, K: Sharing, S: Suspend>(
+    lock: &Lock<T, K>,
+    guard: Guard<'_, T, K>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
     party: &S,
@@ -199,9 +205,9 @@ pub unsafe fn wait_in<T, S: Suspend>(
 ///
 /// As for [`wait_in`].
 #[inline]
-pub unsafe fn wait_in_front<T, S: Suspend>(
-    lock: &Lock<T>,
-    guard: Guard<'_, T>,
+pub unsafe fn wait_in_front<T, K: Sharing, S: Suspend>(
+    lock: &Lock<T, K>,
+    guard: Guard<'_, T, K>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
     party: &S,
@@ -224,10 +230,10 @@ enum Place {
 ///
 /// As for [`wait_in`].
 #[inline]
-unsafe fn wait_at<T, S: Suspend>(
+unsafe fn wait_at<T, K: Sharing, S: Suspend>(
     place: Place,
-    lock: &Lock<T>,
-    mut guard: Guard<'_, T>,
+    lock: &Lock<T, K>,
+    mut guard: Guard<'_, T, K>,
     queue: impl Fn(&mut T) -> &mut Queue,
     slot: *mut (),
     party: &S,

@@ -14,15 +14,17 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::ptr::{self, NonNull};
 
 use sinew_context::Errno;
 use sinew_context::stack::overflow::{self, AltStack};
 use sinew_context::stack::{Stack, StackCache, StackConfig, StackError};
+use sinew_context::unwind::catch_to_pass_on;
 
 use crate::coroutine::control::{Control, State};
 use crate::coroutine::spares::Spares;
+use crate::coroutine::unanchored::alternate_stack;
 use crate::scheduler::body::{Payload, drop_payload};
 use crate::scheduler::{Scheduler, current, forced, spawn};
 
@@ -132,7 +134,7 @@ pub fn anchor<'env, F, R>(f: F) -> R
 where
     F: for<'a> FnOnce(&'a Anchor<'a, 'env>) -> R,
 {
-    let ready = overflow::install().and_then(|()| AltStack::ensure());
+    let ready = overflow::install().and_then(|()| alternate_stack());
     let _alternate_stack = match ready {
         Ok(alternate_stack) => alternate_stack,
         Err(error) => panic!("no alternate signal stack for this thread: {error}"),
@@ -142,7 +144,7 @@ where
         scope: PhantomData,
         env: PhantomData,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| f(&anchor)));
+    let result = catch_to_pass_on(|| f(&anchor));
     anchor.core.close();
     let kept = anchor.core.take_panic();
     match result {

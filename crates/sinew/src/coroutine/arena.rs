@@ -12,10 +12,11 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::needs_drop;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::ptr::{self, NonNull};
 
 use bumpalo::Bump;
+use sinew_context::unwind::catch_to_pass_on;
 
 use crate::coroutine::cleanup::{Cleanups, Node};
 use crate::coroutine::estate::Estate;
@@ -70,7 +71,7 @@ pub fn with<R>(f: impl for<'x> FnOnce(&'x Arena) -> R) -> R {
 fn within_thread<R>(estate: &Estate, f: impl for<'x> FnOnce(&'x Arena) -> R) -> R {
     let depth = &estate.arena_depth;
     depth.set(depth.get() + 1);
-    let result = catch_unwind(AssertUnwindSafe(|| f(estate.arena())));
+    let result = catch_to_pass_on(|| f(estate.arena()));
     let panic = if depth.get() == 1 {
         // A kept value's destructor that uses the arena finds it, and is not the outermost.
         let panic = estate.run_cleanups();

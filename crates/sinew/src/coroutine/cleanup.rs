@@ -23,6 +23,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 
+use sinew_context::unwind::catch_to_pass_on;
+
 use crate::coroutine::estate::Estate;
 use crate::scheduler::body::{drop_payload, drop_quietly};
 use crate::scheduler::current::in_cleanup;
@@ -263,7 +265,7 @@ pub fn try_defer<F: FnOnce() + 'static>(f: F) -> Result<(), DeferError<F>> {
 /// ```
 pub fn with<R>(cleanup: impl FnOnce(), body: impl FnOnce() -> R) -> R {
     // Caught, rather than run by a destructor: a cleanup that panics while the body's panic unwinds would end the process.
-    let result = catch_unwind(AssertUnwindSafe(body));
+    let result = catch_to_pass_on(body);
     let panic = catch_unwind(AssertUnwindSafe(|| in_cleanup(cleanup))).err();
     match (result, panic) {
         (Ok(value), None) => value,

@@ -638,7 +638,11 @@ impl Control {
     /// Drops a stack that was provided; what panics meanwhile is the anchor's to tell.
     #[cold]
     fn drop_provided(&self, stack: Provided<'static>) {
-        if let Some(payload) = drop_quietly(stack) {
+        // The memory may hold this very handle: I3.
+        let phase = self.phase.replace(Phase::Running);
+        let panic = drop_quietly(stack);
+        self.phase.set(phase);
+        if let Some(payload) = panic {
             self.core().keep_panic(payload);
         }
     }
@@ -667,7 +671,7 @@ impl Control {
         if !self.ending.get() {
             return fenced;
         }
-        if fenced || panicking || !forced::is_possible() {
+        if fenced || panicking || !forced::is_possible(self.base.get()) {
             self.count_swallowed(REFUSED_MAX);
             return true;
         }
@@ -701,7 +705,7 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && forced::is_possible() {
+        if self.ending.get() && forced::is_possible(self.base.get()) {
             self.unwind();
         }
         self.ending.get()

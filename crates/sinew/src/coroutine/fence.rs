@@ -1,7 +1,7 @@
 //! A fence: while it stands, the stand-alone coroutine that raised it cannot suspend.
 //!
 //! Owns: nothing but one count in the record. For code that links its frame into a chain of the thread or of the scheduler's
-//! coroutine (limits, scopes): were the coroutine suspended meanwhile, the chain would name a frame that nobody is in, and
+//! coroutine (limits, scopes), or keeps who waits (`block_on`): were the coroutine suspended meanwhile, the chain would name a frame that nobody is in, and
 //! frames would leave it out of order.
 #![expect(unsafe_code, reason = "follows the owner of a stack")]
 

@@ -44,7 +44,8 @@
 //! # What a body may do about it
 //!
 //! The frames of a suspended coroutine that is dropped, or whose anchor ends, are unwound by a panic with a private payload.
-//! Before each such raise it is made sure that it will be caught by the body's end, or by the body.
+//! Before each such raise it is made sure that it will be caught by the body's end, or by the body. (An [`anchor`], a scope or
+//! [`cleanup::with`] on its way catches it only to pass it on, so the frames around those are looked at, too.)
 //!
 //! | the body | result |
 //! |---|---|
@@ -110,6 +111,7 @@ pub use suspender::{SuspendError, Suspender, suspend};
 
 pub(crate) use estate::{Estate, Settled};
 pub(crate) use task_estate::TaskEstate;
+pub(crate) use unanchored::alternate_stack;
 
 /// The error context of each coroutine, and of each thread's plain code.
 pub mod error {

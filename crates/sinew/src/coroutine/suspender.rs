@@ -78,8 +78,8 @@ impl<In, Out> Suspender<In, Out> {
     /// - [`SuspendError::Cancelled`] as above.
     /// - [`SuspendError::State`], with `out` in it, if the caller does not run on this coroutine's own stack: it is in
     ///   another coroutine that this one has resumed, or in one of a scheduler; also in a destructor that runs because
-    ///   this coroutine panics or is being unwound, in a panic hook, in a cleanup or a callback of an event, and inside a limit
-    ///   or a scope that this coroutine has opened.
+    ///   this coroutine panics or is being unwound, in a panic hook, in a cleanup or a callback of an event, and inside a limit,
+    ///   a scope or a [`block_on`](crate::block_on) that this coroutine has opened.
     /// - [`SuspendError::Ending`] if the coroutine is being ended and cannot be unwound from here: a frame lies in between that lets
     ///   no panic through, as that of an `extern "C"` callback, or the program is built with `panic = "abort"`. The body has to
     ///   return. No value has come in. Later calls fail with `State`, or unwind where that has become possible.

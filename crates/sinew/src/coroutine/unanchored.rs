@@ -11,6 +11,7 @@
 
 use std::ptr::{self, NonNull};
 
+use sinew_context::stack::StackError;
 use sinew_context::stack::overflow::{self, AltStack};
 
 use crate::coroutine::anchor::Core;
@@ -31,6 +32,15 @@ pub(super) fn keeper() -> NonNull<Core> {
     let core = NonNull::from(Box::leak(Box::new(Core::without_anchor(alternate_stack))));
     current::set_keeper(core.as_ptr().cast_const().cast());
     core
+}
+
+/// A sufficient alternate signal stack for a frame of this thread. The keeper's does not count: it may go before the frame does.
+pub(crate) fn alternate_stack() -> Result<AltStack, StackError> {
+    if current::keeper().is_null() {
+        AltStack::ensure()
+    } else {
+        AltStack::ensure_own()
+    }
 }
 
 /// A record is freed. If this was the last of a keeper, that goes too.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use sinew_core::wait::{Kind, Reason, Suspend};
 
+use crate::coroutine::Fence;
 use crate::error::WaitError;
 use crate::park;
 use crate::scheduler::block::Block;
@@ -30,7 +31,7 @@ use crate::sys::clock;
 /// # Suspends
 ///
 /// While the future is pending: the coroutine only. A future that wakes itself lets the others have their turn between
-/// two polls.
+/// two polls. A stand-alone coroutine cannot [suspend](crate::coroutine::suspend) in the future: that fails with `State`.
 ///
 /// # Cancellation
 ///
@@ -85,6 +86,9 @@ pub fn block_on_deadline<F: Future>(future: F, deadline: Instant) -> Result<F::O
 
 fn block_on_until<F: Future>(future: F, deadline_ns: Option<u64>) -> Result<F::Output, WaitError> {
     let waiting = Waiting::new(deadline_ns)?;
+    // The future is whoever's code: were a stand-alone coroutine to suspend in a poll, it might go on in another party than
+    // the one that waits here, or when that is gone.
+    let _fence = Fence::raise();
     let mut future = pin!(future);
     match waiting.block() {
         Some(block) => {

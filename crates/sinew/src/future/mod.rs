@@ -31,6 +31,7 @@ mod combine;
 mod counted;
 mod io;
 mod join;
+mod news;
 mod promise;
 mod waits;
 
@@ -41,6 +42,8 @@ pub use block_on::{block_on, block_on_deadline, block_on_timeout};
 pub use combine::{all, any, race};
 pub use io::{Async, AsyncStream};
 pub use join::JoinFuture;
+pub use news::{BroadcastFuture, ChangeFuture};
+pub(crate) use promise::Callback;
 pub use promise::{Promise, PromiseFuture, PromiseState, PromiseWait, SharedFuture, TaskError};
 pub use waits::{CancelFuture, EventFuture, RecvFuture, SendFuture, WaitGroupFuture};
 

@@ -31,6 +31,7 @@ use crate::cancel::{CancelToken, Cause, Registration};
 use crate::error::{Cancelled, Closed, Error, ErrorKind, WaitError};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
+use crate::sync::select::FutureArm;
 use crate::sys::clock;
 
 /// Why a promise came to no value.
@@ -138,7 +139,7 @@ impl PromiseState {
 }
 
 /// What is called at the end, where the value is lent to it.
-type Callback<T> = Box<dyn FnOnce(Result<&T, &TaskError>) + Send>;
+pub(crate) type Callback<T> = Box<dyn FnOnce(Result<&T, &TaskError>) + Send>;
 
 struct Inner<T> {
     raw: RawPromise<Result<T, TaskError>, Callback<T>>,
@@ -464,6 +465,12 @@ impl<T> SharedFuture<T> {
     /// As [`SharedFuture::wait`]; `Timeout` at the deadline.
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), WaitError> {
         self.wait_until(Some(clock::instant_ns(deadline)))
+    }
+
+    /// An arm of a select that waits until it has ended: `r = future.wait()` in [`select!`](crate::select!).
+    #[must_use]
+    pub fn wait_arm(&self) -> FutureArm<'_, T> {
+        FutureArm::new(self.inner.raw.arm())
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {

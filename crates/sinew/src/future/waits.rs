@@ -18,7 +18,9 @@ use crate::sync::channel::{Receiver, SendError, Sender};
 
 /// A value to come from a channel. Made by [`Receiver::recv_async`].
 ///
-/// Dropped before it is ready, it has taken nothing: a value that was on its way to it goes to another receiver.
+/// Dropped before it is ready, it has taken nothing: a value that was on its way to it goes to another receiver, or back into the
+/// channel, before what is buffered. Its sender has gone on by then, at a rendezvous too. If the channel was closed meanwhile, others
+/// may have been told that it is closed and empty: the value is there for the next one that looks.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct RecvFuture<'a, T> {
     channel: &'a Channel<T>,

@@ -10,6 +10,8 @@ use std::panic::Location;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use sinew_core::wait::Kind;
+
 use crate::inspect::backtrace::Backtrace;
 use crate::inspect::survey::{self, Answer, Question, Trace};
 #[cfg(feature = "backtrace")]
@@ -53,6 +55,10 @@ pub struct Answered {
     pub visits: usize,
     /// The id of the coroutine that had the thread when the waiting for answers was over.
     pub running: Option<u64>,
+    /// Whether all of its coroutines waited for something that may never come: none could run, none had a deadline, and none waited
+    /// for a descriptor. That is no proof: another thread or a signal may bring it about. What is proven are the
+    /// [deadlocks](Dump::deadlocks).
+    pub is_possibly_stuck: bool,
 }
 
 /// All live coroutines, with the figures of the process and the deadlocks that were seen; see [`dump`].
@@ -201,7 +207,19 @@ fn answered(scheduler: usize, door: &Door, answers: &[(usize, Answer)]) -> Answe
         coroutines: answer.map(|answer| answer.coroutines.len()),
         visits: answer.map_or(0, |answer| answer.visits),
         running: listing::running_in(door),
+        is_possibly_stuck: answer.is_some_and(|answer| {
+            let mut coroutines = answer.coroutines.iter();
+            !answer.coroutines.is_empty() && coroutines.all(|(info, _)| may_wait_for_ever(info))
+        }),
     }
+}
+
+fn may_wait_for_ever(info: &Info) -> bool {
+    info.cancel.is_none()
+        && info.wait.is_some_and(|wait| {
+            let kinds = [Kind::Readable, Kind::Writable].map(Kind::name);
+            wait.until.is_none() && !kinds.contains(&wait.what)
+        })
 }
 
 /// The backtraces, by their numbers.

@@ -2,19 +2,20 @@
 //!
 //! Owns: the thread that makes them, and who wants them. Any thread.
 //!
-//! The handler only wakes that thread (`sys::signal`); everything else happens there, outside of every scheduler. It is made at
+//! The signal's relay only wakes that thread; everything else happens there, outside of every scheduler. It is made at
 //! the first call and stays: it sleeps.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::inspect::{Dump, full_dump};
 use crate::scheduler::unhandled;
-use crate::sys::signal::{self, Taken};
+use crate::signal::relay::{self, Subscription};
 
 /// Who wants a dump.
 struct Wish {
@@ -65,11 +66,21 @@ pub fn dump_on_signal(
     sink: impl Fn(&Dump) + Send + Sync + 'static,
 ) -> io::Result<DumpOnSignal> {
     start()?;
-    // Whoever holds the taken signal is the only one that changes its wish.
-    let taken = signal::take(signal)?;
-    let sink = Box::new(sink);
-    wishes().insert(signal, Arc::new(Wish { patience, sink }));
-    Ok(DumpOnSignal { signal, taken })
+    let subscription = relay::subscribe(signal, |signal| {
+        asked().insert(signal);
+        ASKED.notify_one();
+    })?;
+    match wishes().entry(signal) {
+        Entry::Occupied(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        Entry::Vacant(place) => {
+            let sink = Box::new(sink);
+            place.insert(Arc::new(Wish { patience, sink }))
+        }
+    };
+    Ok(DumpOnSignal {
+        signal,
+        subscription,
+    })
 }
 
 /// Writes a dump to the standard error output, as text, past the lock that Rust's own output takes: a coroutine may be
@@ -92,7 +103,7 @@ pub struct DumpOnSignal {
     signal: i32,
     /// Dropped after the wish.
     #[expect(dead_code, reason = "its drop is what counts")]
-    taken: Taken,
+    subscription: Subscription,
 }
 
 impl fmt::Debug for DumpOnSignal {
@@ -124,9 +135,21 @@ fn start() -> io::Result<()> {
     Ok(())
 }
 
+/// Wakes the thread.
+static ASKED: Condvar = Condvar::new();
+
+/// Signals that have come and have not been answered.
+fn asked() -> MutexGuard<'static, BTreeSet<i32>> {
+    static SIGNALS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+    SIGNALS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The thread.
 fn serve() {
-    while let Ok(came) = signal::wait() {
+    loop {
+        let nothing = |signals: &mut BTreeSet<i32>| signals.is_empty();
+        let waited = ASKED.wait_while(asked(), nothing);
+        let came = std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner));
         for signal in came {
             let wish = wishes().get(&signal).cloned();
             if let Some(wish) = wish {

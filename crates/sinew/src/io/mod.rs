@@ -13,6 +13,7 @@ mod named;
 mod raw;
 mod readiness;
 pub(crate) mod source;
+mod stdin;
 mod thread_waits;
 mod watch;
 mod watched;
@@ -26,5 +27,6 @@ pub use raw::{
 };
 pub(crate) use readiness::poll_flags;
 pub(crate) use source::Direction;
+pub use stdin::{Stdin, stdin};
 pub(crate) use watch::Watch;
 pub(crate) use watched::{Limits, Watched};

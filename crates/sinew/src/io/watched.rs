@@ -66,8 +66,21 @@ impl Limits {
         }
     }
 
+    /// Limits with this end.
+    pub(crate) const fn until_ns(deadline_ns: u64) -> Self {
+        Self {
+            timeout_ns: AtomicU64::new(0),
+            deadline_ns: AtomicU64::new(deadline_ns),
+        }
+    }
+
+    /// Limits for several calls in a row: the end that a call that begins now has.
+    pub(crate) fn fixed(&self) -> Self {
+        Self::until_ns(self.deadline_ns().unwrap_or(u64::MAX))
+    }
+
     /// The deadline of a call that begins to wait now.
-    fn deadline_ns(&self) -> Option<u64> {
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
         let deadline_ns = self.deadline_ns.load(Relaxed);
         let deadline_ns = match self.timeout_ns.load(Relaxed) {
             0 => deadline_ns,
@@ -185,6 +198,11 @@ impl Watched {
                 };
             }
         }
+    }
+
+    /// What [`Watched::call`] does at the end of each call; for calls that are made without it.
+    pub(crate) fn take_turn(&self) {
+        take_turn();
     }
 
     /// A call has shown that the kernel has no more for this direction: the next one waits for an event

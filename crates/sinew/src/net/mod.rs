@@ -9,12 +9,17 @@
 //! Beyond std, each direction has a deadline as well as a timeout: the timeout limits each call, the deadline all of them.
 //! An ended wait leaves the socket as it was; [`crate::is_cancelled`] tells a cancel from other errors.
 
+mod accept;
 mod addr;
+mod attempts;
+mod datagram;
 mod resolve;
 mod split;
 mod stream;
 mod tcp;
+mod udp;
 mod unix;
+mod unix_datagram;
 
 pub use std::net::Shutdown;
 
@@ -23,4 +28,6 @@ pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub(crate) use stream::Stream;
 pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
 pub use unix::{UnixIncoming, UnixListener, UnixStream};
+pub use unix_datagram::UnixDatagram;

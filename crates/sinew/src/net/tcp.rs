@@ -15,7 +15,9 @@ use rustix::net::{
 use socket2::SockRef;
 
 use crate::io::{Direction, Limits, Watched, is_established, named};
+use crate::net::accept::accept;
 use crate::net::addr::{ToSocketAddrs, first_of};
+use crate::net::attempts;
 use crate::net::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf, split_owned};
 use crate::net::stream::{ShortRead, Stream, adopt, stream_interface};
 
@@ -25,15 +27,21 @@ const BACKLOG: i32 = 4096;
 /// What every socket made here is.
 pub(super) const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = match address {
+/// Which sockets an address is for.
+pub(super) fn family(address: &SocketAddr) -> AddressFamily {
+    match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    Ok(socket_with(family, SocketType::STREAM, FLAGS, None)?)
+    }
 }
 
-fn internet(address: rustix::net::SocketAddrAny) -> io::Result<SocketAddr> {
+pub(super) fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let stream = SocketType::STREAM;
+    Ok(socket_with(family(address), stream, FLAGS, None)?)
+}
+
+/// The kernel's form of an address as std's.
+pub(super) fn internet(address: rustix::net::SocketAddrAny) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(address)?)
 }
 
@@ -135,9 +143,10 @@ impl TcpListener {
     /// # Errors
     ///
     /// `TimedOut`; the kernel's. With too many descriptors open (`EMFILE`) the connection stays where it is and the call
-    /// fails at once, again and again, until others have been closed: a loop should pause then.
+    /// pauses; if there still are too many when its limit comes, or after a second, it fails with that. A connection that
+    /// was given up before it was accepted is passed over.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let accepted = self.watched.call(Direction::Read, &self.limits, |fd| {
+        let accepted = accept(&self.watched, &self.limits, |fd| {
             Ok(acceptfrom_with(fd, FLAGS)?)
         });
         let (fd, address) = accepted?;
@@ -297,20 +306,26 @@ impl TcpStream {
 
     /// Connects to the first of these addresses that answers.
     ///
+    /// They are tried one after another, those of the two versions of the protocol in turn; an address that has not answered
+    /// after a quarter of a second is left to its attempt, and the next one is tried beside it.
+    ///
     /// # Suspends
     ///
     /// Until the connection stands or has failed.
     ///
     /// # Cancellation
     ///
-    /// Ends with an error that [`crate::is_cancelled`] recognises; the attempt is given up.
+    /// Ends with an error that [`crate::is_cancelled`] recognises; the attempts are given up.
     ///
     /// # Errors
     ///
-    /// Names the address; `ConnectionRefused` if nobody listens there.
+    /// That of the attempt that failed last, which names the address; `ConnectionRefused` if nobody listens there.
     pub fn connect<A: ToSocketAddrs>(address: A) -> io::Result<Self> {
-        let limits = Limits::new();
-        first_of(address, |address| Self::connect_within(&address, &limits))
+        let addresses: Vec<_> = address.to_socket_addrs()?.collect();
+        match addresses[..] {
+            [address] => Self::connect_within(&address, &Limits::new()),
+            _ => Ok(Self::over(Watched::new(attempts::connect(addresses)?))),
+        }
     }
 
     /// As [`TcpStream::connect`], to one address, for at most `timeout`.

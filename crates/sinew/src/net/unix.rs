@@ -18,6 +18,7 @@ use socket2::{SockAddr, SockRef};
 
 use crate::error::WaitError;
 use crate::io::{Direction, Limits, Watched, named};
+use crate::net::accept::accept;
 use crate::net::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf, split_owned};
 use crate::net::stream::{ShortRead, Stream, adopt, stream_interface};
 use crate::net::tcp::FLAGS;
@@ -34,7 +35,7 @@ fn new_socket() -> io::Result<OwnedFd> {
 }
 
 /// The kernel's form of an address as std's.
-fn local(address: &SockAddr) -> io::Result<SocketAddr> {
+pub(super) fn local(address: &SockAddr) -> io::Result<SocketAddr> {
     if let Some(name) = address.as_abstract_namespace() {
         return SocketAddr::from_abstract_name(name);
     }
@@ -107,9 +108,9 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// `TimedOut`; the kernel's.
+    /// `TimedOut`; the kernel's. With too many descriptors open it pauses, as [`crate::net::TcpListener::accept`] does.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let accepted = self.watched.call(Direction::Read, &self.limits, |fd| {
+        let accepted = accept(&self.watched, &self.limits, |fd| {
             SockRef::from(&fd).accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
         });
         let (socket, address) = accepted?;

@@ -335,6 +335,13 @@ impl Block {
         Some(unsafe { Estate::at(stack.base()) })
     }
 
+    /// The highest address of its stack; 0 where it has none. Owner thread.
+    pub(crate) fn stack_base(&self) -> usize {
+        // SAFETY: as in `estate`.
+        let stack = unsafe { &*self.stack.get() }.as_ref();
+        stack.map_or(0, |stack| stack.base().addr().get())
+    }
+
     /// Whether a cleanup runs in it, in which no cancel can be confirmed. As for `estate`.
     pub(crate) fn is_in_cleanup(&self) -> bool {
         self.estate().is_some_and(Estate::is_in_cleanup)

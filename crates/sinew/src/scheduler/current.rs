@@ -72,6 +72,7 @@ pub(super) fn thread_limits<'a>() -> &'a Cell<*const Limit> {
 }
 
 /// How many spin locks the code that runs holds; set by what takes and releases them.
+#[cfg(debug_assertions)]
 #[inline]
 pub(crate) fn spin_locks() -> u32 {
     SPIN_LOCKS.get()

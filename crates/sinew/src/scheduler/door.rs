@@ -10,8 +10,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 use std::sync::{Mutex, PoisonError};
 use std::{io, ptr};
 
@@ -48,6 +48,8 @@ pub(crate) struct Door {
     pub(super) current: AtomicPtr<Block>,
     pub(super) figures: Figures,
     pub(super) visits: Visits,
+    /// Odd while it is [sealed](Self::seal).
+    seals: AtomicU32,
     /// Whether a scheduler owns it.
     in_use: AtomicBool,
 }
@@ -92,6 +94,7 @@ impl Door {
             current: AtomicPtr::new(ptr::null_mut()),
             figures: Figures::default(),
             visits: Visits::default(),
+            seals: AtomicU32::new(0),
             in_use: AtomicBool::new(true),
         }));
         door.visits.open();
@@ -130,6 +133,43 @@ impl Door {
 
     pub(crate) fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// The owner sleeps in a [`crate::run`], nothing is posted, and nobody has a handle: until the seal is broken, no code of the
+    /// user's runs on its thread but a coroutine that somebody wakes. Owner thread.
+    pub(super) fn seal(&self) {
+        if self.seals.load(Relaxed).is_multiple_of(2) {
+            self.turn_seal();
+        }
+    }
+
+    /// The owner goes on. Owner thread, before it runs anything.
+    pub(super) fn break_seal(&self) {
+        if !self.seals.load(Relaxed).is_multiple_of(2) {
+            self.turn_seal();
+            // ORDERING: what is done behind the broken seal is not seen before it is: pairs with the fence in `is_still_sealed`.
+            fence(Release);
+        }
+    }
+
+    fn turn_seal(&self) {
+        let next = self.seals.load(Relaxed).wrapping_add(1);
+        // ORDERING: Release: who sees the seal sees what the owner did before; pairs with `seal_now`.
+        self.seals.store(next, Release);
+    }
+
+    /// The seal, if it is sealed now. Any thread.
+    pub(crate) fn seal_now(&self) -> Option<u32> {
+        // ORDERING: Acquire: see `turn_seal`.
+        let seal = self.seals.load(Acquire);
+        (!seal.is_multiple_of(2)).then_some(seal)
+    }
+
+    /// Whether that seal was not broken before anything that the caller has read. Any thread.
+    pub(crate) fn is_still_sealed(&self, seal: u32) -> bool {
+        // ORDERING: what was read before stays before; see `break_seal`.
+        fence(Acquire);
+        self.seals.load(Relaxed) == seal
     }
 
     /// How many coroutines are alive; exact on the owner's thread.

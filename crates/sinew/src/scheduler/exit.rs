@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, transmute};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::ThreadId;
 use std::{io, ptr};
 
@@ -248,9 +248,12 @@ impl Scheduler {
 
     /// Whether the block is of a coroutine of this scheduler that has not ended. Owner thread.
     pub(crate) fn has(&self, block: &Block) -> bool {
-        // In this order: the look at the life acquires the door that belongs to it. Other threads use blocks
-        // again that were this scheduler's.
-        !block.is_done() && block.id() != 0 && ptr::eq(block.door.load(Relaxed), self.door)
+        // ORDERING: Acquire pairs with the fence in `Sequence::change`: what was written before the number is seen. Other threads use
+        // blocks again that were this scheduler's.
+        block.id.load(Acquire) != 0
+            && !block.is_done()
+            && !block.life.is_away()
+            && ptr::eq(block.door.load(Relaxed), self.door)
     }
 
     /// Asks everything alive to stop, in the order of its making, and lets nothing new begin.

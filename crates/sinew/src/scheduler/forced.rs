@@ -7,13 +7,15 @@ use std::panic::resume_unwind;
 
 use sinew_context::unwind::can_unwind;
 
+use crate::inspect::Deadlock;
+
 /// The payload of a forced unwind. Private: nobody can make one, and who catches one does not know it.
 struct Forced;
 
-/// Whether every frame between here and the end of the coroutine's body can be unwound. Not by foreign code without unwind
+/// Whether every frame between here and the end of the coroutine's body, on the stack with this base, can be unwound. Not by foreign code without unwind
 /// tables, a Rust function that is `extern "C"`, or at all under `panic = "abort"`: then the coroutine has to run on.
-pub(crate) fn is_possible() -> bool {
-    cfg!(panic = "unwind") && can_unwind()
+pub(crate) fn is_possible(base: usize) -> bool {
+    cfg!(panic = "unwind") && can_unwind(base)
 }
 
 /// Unwinds the current coroutine. To be asked before: [`is_possible`].
@@ -46,6 +48,15 @@ pub(crate) fn report_stranded_scope() -> ! {
         "sinew: a stand-alone coroutine was dropped on a scheduler's own frame while a scope in it had children; they \
          borrow from it and cannot be waited for there, so the process ends\n",
     )
+}
+
+/// Ends the process: on the way to a scheduler's end all that are left wait for each other, or for nobody, where no cancel
+/// reaches them.
+#[cold]
+pub(crate) fn report_standstill_and_abort(deadlock: &Deadlock) -> ! {
+    abort_with(&format!(
+        "sinew: a scheduler is ending, but what is left on it can neither go on nor be cancelled, so the process ends\n{deadlock}\n"
+    ))
 }
 
 fn abort_with(text: &str) -> ! {

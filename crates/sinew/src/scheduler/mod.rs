@@ -451,8 +451,14 @@ impl Scheduler {
                 true
             }
             Err(error) => {
+                // One that was cancelled would not have run anyway: the stack was for what its closure's drop does.
+                let end = if block.is_cancelled() {
+                    JoinError::cancelled()
+                } else {
+                    JoinError::no_stack(&error)
+                };
                 // SAFETY: it has not started: its closure is still there.
-                unsafe { (block.vtable.get().refuse)(block, JoinError::no_stack(&error)) };
+                unsafe { (block.vtable.get().refuse)(block, end) };
                 self.finish(block);
                 // SAFETY: the scheduler's reference, which I3 gives up with the end.
                 drop(unsafe { BlockRef::adopt(NonNull::from(block)) });
@@ -613,6 +619,7 @@ impl Scheduler {
         };
         let vigil_ns = self.vigil_ns(deadline_ns);
         let deadline_ns = deadline_ns.or(vigil_ns);
+        self.begin_vigil(vigil_ns.is_some());
         if self.is_too_close(deadline_ns) {
             self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
@@ -626,6 +633,7 @@ impl Scheduler {
         self.fire_timers();
         if let Some(vigil_ns) = vigil_ns {
             self.end_vigil(vigil_ns);
+            self.door.break_seal();
         }
         self.count_switches(BUDGET);
     }
@@ -662,7 +670,7 @@ impl Scheduler {
         me.notice_cancel();
         let unwinding = self.teardown.get() == Teardown::Unwinding;
         let due = unwinding || me.has(flag::UNWIND);
-        let possible = due && !std::thread::panicking() && forced::is_possible();
+        let possible = due && !std::thread::panicking() && forced::is_possible(me.stack_base());
         if unwinding && !possible {
             self.note_refusal_without_unwind(me);
             return;

@@ -14,11 +14,13 @@
     reason = "passes on the promise of stacks without a guard"
 )]
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::{fmt, io, ptr};
 
-use sinew_context::stack::overflow::{self, AltStack};
+use sinew_context::stack::overflow;
+use sinew_context::unwind::catch_to_pass_on;
 
+use crate::coroutine::alternate_stack;
 use crate::scheduler::body::drop_payload;
 use crate::scheduler::exit::CLOSING;
 use crate::scheduler::post::{LIMIT_DEFAULT, SchedulerHandle, Shared};
@@ -145,11 +147,11 @@ impl SchedulerBuilder {
         };
         let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
         overflow::install().map_err(to_io)?;
-        let _alternate_stack = AltStack::ensure().map_err(to_io)?;
+        let _alternate_stack = alternate_stack().map_err(to_io)?;
         let scheduler = Scheduler::new(self.post_limit, stack_plan).map_err(RunError::Io)?;
         let anchor = Anchor::set(&scheduler);
         // Caught, so that whatever ends `f`, everything has ended before the scheduler goes.
-        let result = catch_unwind(AssertUnwindSafe(|| f(&scheduler)));
+        let result = catch_to_pass_on(|| f(&scheduler));
         scheduler.end();
         drop(anchor);
         let kept = scheduler.kept_panic.take();
@@ -271,6 +273,7 @@ impl Scheduler {
         self.closed.set(true);
         while self.run_post() {}
         self.cancel_everything();
+        self.vigil.keep();
         let _closed = self.run_loop(Until::EMPTY);
     }
 }

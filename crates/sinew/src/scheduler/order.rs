@@ -39,12 +39,34 @@ pub(crate) enum Order {
     Closed { fd: RawFd },
 }
 
+impl Order {
+    /// Which coroutine it is about.
+    fn id(&self) -> Option<u64> {
+        match *self {
+            Self::Stop { id, .. } | Self::Force { id } | Self::Unpark { id } => Some(id),
+            Self::Closed { .. } => None,
+        }
+    }
+}
+
+/// Whether a coroutine with this number has not reached its scheduler.
+fn is_on_its_way(id: u64) -> bool {
+    let mut is_it = false;
+    slab::for_each_block(|block| is_it |= block.id() == id && block.life.is_away());
+    is_it
+}
+
 /// The orders that wait at a door.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     list: Mutex<Vec<Order>>,
     len: AtomicUsize,
+    /// Those for coroutines that are on their way here.
+    kept: Mutex<Vec<Order>>,
 }
+
+/// With so many kept orders it is looked which are for coroutines that were refused and will not come.
+const KEPT_MAX: usize = 4_096;
 
 impl Orders {
     fn lock(&self) -> MutexGuard<'_, Vec<Order>> {
@@ -68,6 +90,32 @@ impl Orders {
         let mut list = self.lock();
         self.len.store(0, Relaxed);
         mem::take(&mut *list)
+    }
+
+    /// Keeps an order until the coroutine has arrived. The owner.
+    fn keep(&self, order: Order) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // A second one of the same kind says nothing new.
+        let is_same = |one: &Order| {
+            one.id() == order.id() && mem::discriminant(one) == mem::discriminant(&order)
+        };
+        if kept.iter().any(is_same) {
+            return;
+        }
+        if kept.len() >= KEPT_MAX {
+            kept.retain(|order| order.id().is_some_and(is_on_its_way));
+        }
+        kept.push(order);
+    }
+
+    /// The orders that were kept for a coroutine. The owner.
+    fn take_kept(&self, id: u64) -> Vec<Order> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_empty() {
+            return Vec::new();
+        }
+        kept.extract_if(.., |order| order.id() == Some(id))
+            .collect()
     }
 
     /// Whether one of them is to stop this coroutine.
@@ -104,25 +152,34 @@ impl Scheduler {
         if self.door.orders.is_empty() {
             return;
         }
+        self.door.break_seal();
         for order in self.door.orders.take() {
-            match order {
-                Order::Stop { id, cause } => {
-                    if let Some(block) = self.find(id) {
-                        self.stop_block(&block, cause);
+            let block = order.id().and_then(|id| self.find(id));
+            match (order, block) {
+                (Order::Closed { fd }, _) => self.forget_closed(fd),
+                (order, Some(block)) => self.follow(order, &block),
+                (order, None) => {
+                    if order.id().is_some_and(is_on_its_way) {
+                        self.door.orders.keep(order);
                     }
                 }
-                Order::Force { id } => {
-                    if let Some(block) = self.find(id) {
-                        self.force_block(&block);
-                    }
-                }
-                Order::Unpark { id } => {
-                    if let Some(block) = self.find(id) {
-                        Unparker::new(block).unpark();
-                    }
-                }
-                Order::Closed { fd } => self.forget_closed(fd),
             }
+        }
+    }
+
+    /// A coroutine of this scheduler has arrived: carries out what was ordered before.
+    pub(super) fn follow_kept(&self, block: &BlockRef) {
+        for order in self.door.orders.take_kept(block.id()) {
+            self.follow(order, block);
+        }
+    }
+
+    fn follow(&self, order: Order, block: &BlockRef) {
+        match order {
+            Order::Stop { cause, .. } => self.stop_block(block, cause),
+            Order::Force { .. } => self.force_block(block),
+            Order::Unpark { .. } => Unparker::new(block.clone()).unpark(),
+            Order::Closed { .. } => {}
         }
     }
 
@@ -237,8 +294,8 @@ pub(super) fn unpark(door: &'static Door, id: u64) -> Result<(), NotFound> {
     let here = current::with_scheduler(|scheduler| {
         ptr::eq(scheduler.door, door).then(|| scheduler.find(id))
     });
-    match here.flatten() {
-        Some(block) => Unparker::new(block.ok_or(NotFound)?).unpark(),
+    match here.flatten().flatten() {
+        Some(block) => Unparker::new(block).unpark(),
         None if Door::of_live(id).is_some_and(|of_it| ptr::eq(of_it, door)) => {
             door.order(Order::Unpark { id });
         }

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - I1. A block on its way is the post's: it has the scheduler's count, but is not among those alive there before it has arrived.
-//!   It can be found by its number and cancelled.
+//!   The scheduler takes no hold of it before: it may be refused, and is another coroutine's block then. Orders for it are kept.
 //! - I2. An accepted block arrives: accepted posts run. If the scheduler is closed by then the coroutine is born cancelled.
 #![expect(
     unsafe_code,
@@ -39,10 +39,12 @@ impl Scheduler {
     fn welcome(&self, block: NonNull<Block>) {
         // SAFETY: counted.
         let block = unsafe { block.as_ref() };
+        block.life.arrive();
         if self.is_ending() {
             block.cancel.store(true, Relaxed);
         }
         self.count_new();
+        self.follow_kept(&BlockRef::of(block));
         self.push_ready(block);
     }
 
@@ -100,7 +102,7 @@ impl SchedulerHandle {
         let raw = slab::take();
         // SAFETY: a free block that was taken is initialised and the caller's.
         let block = unsafe { raw.as_ref() };
-        let life = life::HANDLE | life::STATIC;
+        let life = life::HANDLE | life::STATIC | life::AWAY;
         // SAFETY: both are 'static.
         unsafe {
             spawn::fill(

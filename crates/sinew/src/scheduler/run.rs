@@ -75,7 +75,8 @@ impl std::error::Error for RunError {
 ///   could return; [`try_run`] returns these.
 /// - With a report, if none of the coroutines can ever go on. That is looked for when the thread has had nothing to do for 20 ms, and
 ///   said only if it is proven: [`Deadlock`] tells what that takes. Everything is cancelled first, as after a panic of `f`, and panics
-///   that this leads to give way to the report. [`try_run`] returns it.
+///   that this leads to give way to the report. [`try_run`] returns it. If no cancel reaches those who are left, because
+///   they wait behind a [`crate::shield`], the process aborts with the report.
 ///
 /// # Examples
 ///

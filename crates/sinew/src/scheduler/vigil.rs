@@ -7,12 +7,13 @@
 //! together take a hundredth of the time at most, however many coroutines there are.
 //!
 //! If none of its coroutines can ever go on, which is proven in `inspect::deadlock`, the report is kept for `run`, and
-//! everything is cancelled: it ends as after a panic of the first coroutine.
+//! everything is cancelled: it ends as after a panic of the first coroutine. If on the way to an end nothing can go on, because those that
+//! are left wait behind shields, that is reported at once, and the process aborts.
 
 use std::cell::{Cell, RefCell};
 
 use crate::inspect::{self, Deadlock};
-use crate::scheduler::{Scheduler, Teardown};
+use crate::scheduler::{Scheduler, Teardown, forced};
 
 /// After how much sleep the first look comes.
 const FIRST_NS: u64 = 20_000_000;
@@ -22,7 +23,7 @@ const COST_SHARE: u64 = 100;
 /// See the file's head.
 #[derive(Debug)]
 pub(super) struct Vigil {
-    /// Whether it is kept: the scheduler is a `run`'s.
+    /// Whether it is kept: the scheduler is a `run`'s, or its anchor ends.
     kept: Cell<bool>,
     /// How long the scheduler is to sleep until the next look.
     pause_ns: Cell<u64>,
@@ -60,14 +61,20 @@ impl Vigil {
 impl Scheduler {
     /// Until when a sleep with that deadline lasts before it is looked whether it would ever end. `None` if there is nothing to look for.
     pub(super) fn vigil_ns(&self, deadline_ns: Option<u64>) -> Option<u64> {
-        let is_due = deadline_ns.is_none()
-            && self.vigil.kept.get()
-            && self.teardown.get() == Teardown::No
-            && self.sources.borrow().waiting() == 0;
+        let is_due =
+            deadline_ns.is_none() && self.vigil.kept.get() && self.sources.borrow().waiting() == 0;
         is_due.then(|| {
             let now_ns = self.driver.borrow().now_ns();
             now_ns.saturating_add(self.vigil.pause_ns.get())
         })
+    }
+
+    /// A sleep begins, with a look due at its end or not: seals the door if nobody outside can have anything done here.
+    pub(super) fn begin_vigil(&self, is_due: bool) {
+        // In this order: what was posted by the last handle is seen.
+        if is_due && self.has_no_handles() && self.has_nothing_posted() {
+            self.door.seal();
+        }
     }
 
     /// A sleep is over that a look was due at the end of.
@@ -85,6 +92,9 @@ impl Scheduler {
         let pause_ns = vigil.pause_ns.get().saturating_mul(2);
         vigil.pause_ns.set(pause_ns.max(pause_min_ns));
         if let Some(found) = found {
+            if self.teardown.get() != Teardown::No {
+                forced::report_standstill_and_abort(&found);
+            }
             vigil.found.replace(Some(Box::new(found)));
             self.cancel_everything_because("nothing on this thread could go on");
         }

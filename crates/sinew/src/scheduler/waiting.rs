@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use sinew_core::sharing::Sharing;
 use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
@@ -48,13 +49,36 @@ impl<'a> Waiting<'a> {
     #[inline]
     #[track_caller]
     pub(crate) fn new(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
+        Self::made(deadline_ns, false)
+    }
+
+    /// As [`new`](Self::new), for a wait at a primitive of kind `K`.
+    ///
+    /// Fails with `Deadlock`, besides, for a plain thread without a deadline at one whose parties run on one thread: whoever
+    /// could end the wait would have to run on the thread that waits.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn at<K: Sharing>(deadline_ns: Option<u64>) -> Result<Self, WaitError> {
+        Self::made(deadline_ns, K::IS_LOCAL)
+    }
+
+    /// Built in one place, where it stays: it is too large to be moved for each wait.
+    #[inline(always)]
+    #[track_caller]
+    fn made(deadline_ns: Option<u64>, is_local: bool) -> Result<Self, WaitError> {
         let place = place();
         if !place.may_wait() {
             return Err(WaitError::State);
         }
         match place {
             Place::Coroutine(scheduler, block) => scheduler.check_fp_env(block),
-            Place::Thread | Place::Frame => current::expect_no_spin_lock(),
+            Place::Thread | Place::Frame => {
+                current::expect_no_spin_lock();
+                let limit_ns = || limit::innermost(place).and_then(Limit::deadline_ns);
+                if is_local && deadline_ns.or_else(limit_ns).is_none() {
+                    return Err(WaitError::Deadlock);
+                }
+            }
         }
         Ok(Self {
             place,
@@ -205,6 +229,13 @@ unsafe impl Suspend for Waiting<'_> {
                 .and_then(|limit| limit.refuses(false).then_some(Reason::Cancelled)),
             _ => None,
         }
+    }
+
+    fn expired(&self) -> Option<Reason> {
+        let is_over = self
+            .deadline_ns()
+            .is_some_and(|deadline_ns| deadline_ns <= clock::now_ns());
+        is_over.then(|| self.blame(Reason::Timeout))
     }
 
     #[inline]

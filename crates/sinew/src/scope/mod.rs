@@ -19,6 +19,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
+use sinew_context::unwind::catch_to_pass_on;
 use sinew_core::wait::{Claim, Kind, Reason, Record};
 
 use crate::cancel::CancelToken;
@@ -172,7 +173,7 @@ where
         not_send: PhantomData,
     };
     // Caught, so that whatever ends `f`, the children are waited for before its frame goes.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let result = catch_to_pass_on(|| f(&scope));
     if result.is_err() {
         // A callback that panics must not keep the scope from waiting; the panic of `f` came first.
         let cancel = || scope.token.cancel("the scope was left by a panic");

@@ -13,9 +13,9 @@ mod weak;
 
 use std::fmt;
 use std::iter::FusedIterator;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{Channel, TryRecv, TrySend};
 use sinew_core::wait::Reason;
 
@@ -71,8 +71,8 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     ends(Channel::unbounded())
 }
 
-fn ends<T>(channel: Channel<T>) -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(channel);
+pub(super) fn ends<T, K: Sharing>(channel: Channel<T, K>) -> (Sender<T, K>, Receiver<T, K>) {
+    let channel = K::Ref::from(channel);
     (
         Sender {
             channel: channel.clone(),
@@ -188,8 +188,10 @@ fn take_turn() {
 }
 
 /// The sending end. Clones send into the same channel.
-pub struct Sender<T> {
-    channel: Arc<Channel<T>>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Sender<T, K: Sharing = Shared> {
+    channel: K::Ref<Channel<T, K>>,
 }
 
 impl<T> Sender<T> {
@@ -197,6 +199,20 @@ impl<T> Sender<T> {
         &self.channel
     }
 
+    /// To send, as one of several things of which one happens: an arm of a [`select`](crate::sync::select). The value
+    /// is taken out of `value` when it is sent, and stays there otherwise; while there is none the arm does not take effect.
+    pub fn send_arm<'a>(&'a self, value: &'a mut Option<T>) -> SendArm<'a, T> {
+        SendArm::new(&self.channel, value)
+    }
+
+    /// A way back to a sender that does not keep the channel open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender::new(&self.channel)
+    }
+}
+
+impl<T, K: Sharing> Sender<T, K> {
     /// Sends a value.
     ///
     /// # Suspends
@@ -209,7 +225,8 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`SendError`] with the value, and why: `Closed`, `Cancelled`, or `State` on a scheduler's own frame.
+    /// [`SendError`] with the value, and why: `Closed`, `Cancelled`, `State` on a scheduler's own frame, or `Deadlock` on a plain
+    /// thread if the channel is of one thread and full.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         self.send_within(value, None)
@@ -245,12 +262,6 @@ impl<T> Sender<T> {
         })
     }
 
-    /// To send, as one of several things of which one happens: an arm of a [`select`](crate::sync::select). The value
-    /// is taken out of `value` when it is sent, and stays there otherwise; while there is none the arm does not take effect.
-    pub fn send_arm<'a>(&'a self, value: &'a mut Option<T>) -> SendArm<'a, T> {
-        SendArm::new(&self.channel, value)
-    }
-
     /// Tries before it looks at the clock.
     fn send_until(&self, value: T, deadline_ns: impl FnOnce() -> u64) -> Result<(), SendError<T>> {
         match self.channel.try_send(value) {
@@ -268,7 +279,7 @@ impl<T> Sender<T> {
 
     #[inline]
     fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
-        let waiting = match Waiting::new(deadline_ns) {
+        let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
             Err(reason) => return self.send_here(value, reason),
         };
@@ -296,12 +307,6 @@ impl<T> Sender<T> {
                 reason: WaitError::Closed,
             },
         })
-    }
-
-    /// A way back to a sender that does not keep the channel open.
-    #[must_use]
-    pub fn downgrade(&self) -> WeakSender<T> {
-        WeakSender::new(&self.channel)
     }
 
     /// Closes the channel for all ends: those who wait are woken, what is buffered is still received.
@@ -335,7 +340,7 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Clone for Sender<T> {
+impl<T, K: Sharing> Clone for Sender<T, K> {
     fn clone(&self) -> Self {
         self.channel.add_sender();
         Self {
@@ -344,13 +349,13 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-impl<T> Drop for Sender<T> {
+impl<T, K: Sharing> Drop for Sender<T, K> {
     fn drop(&mut self) {
         self.channel.remove_sender();
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
+impl<T, K: Sharing> fmt::Debug for Sender<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")
             .field("len", &self.len())
@@ -359,8 +364,10 @@ impl<T> fmt::Debug for Sender<T> {
 }
 
 /// The receiving end. Clones share what comes: each value goes to one of them.
-pub struct Receiver<T> {
-    channel: Arc<Channel<T>>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Receiver<T, K: Sharing = Shared> {
+    channel: K::Ref<Channel<T, K>>,
 }
 
 impl<T> Receiver<T> {
@@ -368,6 +375,13 @@ impl<T> Receiver<T> {
         &self.channel
     }
 
+    /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn recv_arm(&self) -> RecvArm<'_, T> {
+        RecvArm::new(&self.channel)
+    }
+}
+
+impl<T, K: Sharing> Receiver<T, K> {
     /// Receives a value.
     ///
     /// # Suspends
@@ -380,7 +394,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// `Closed` when nothing is there and nothing will come; `Cancelled`; `State` on a scheduler's own frame.
+    /// `Closed` when nothing is there and nothing will come; `Cancelled`; `State` on a scheduler's own frame; `Deadlock` on a plain
+    /// thread if the channel is of one thread and empty.
     #[inline]
     pub fn recv(&self) -> Result<T, WaitError> {
         self.recv_within(None)
@@ -416,11 +431,6 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    pub fn recv_arm(&self) -> RecvArm<'_, T> {
-        RecvArm::new(&self.channel)
-    }
-
     /// Tries before it looks at the clock.
     fn recv_until(&self, deadline_ns: impl FnOnce() -> u64) -> Result<T, WaitError> {
         match self.channel.try_recv() {
@@ -435,7 +445,7 @@ impl<T> Receiver<T> {
 
     #[inline]
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
-        let waiting = match Waiting::new(deadline_ns) {
+        let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
             Err(reason) => return self.recv_here(reason),
         };
@@ -459,12 +469,12 @@ impl<T> Receiver<T> {
     }
 
     /// An iterator that receives until the channel is closed and empty, or the coroutine is cancelled.
-    pub fn iter(&self) -> Iter<'_, T> {
+    pub fn iter(&self) -> Iter<'_, T, K> {
         Iter { receiver: self }
     }
 
     /// An iterator over what is there now: it never waits.
-    pub fn try_iter(&self) -> TryIter<'_, T> {
+    pub fn try_iter(&self) -> TryIter<'_, T, K> {
         TryIter { receiver: self }
     }
 
@@ -499,7 +509,7 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Clone for Receiver<T> {
+impl<T, K: Sharing> Clone for Receiver<T, K> {
     fn clone(&self) -> Self {
         self.channel.add_receiver();
         Self {
@@ -508,13 +518,13 @@ impl<T> Clone for Receiver<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
+impl<T, K: Sharing> Drop for Receiver<T, K> {
     fn drop(&mut self) {
         self.channel.remove_receiver();
     }
 }
 
-impl<T> fmt::Debug for Receiver<T> {
+impl<T, K: Sharing> fmt::Debug for Receiver<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver")
             .field("len", &self.len())
@@ -524,11 +534,11 @@ impl<T> fmt::Debug for Receiver<T> {
 
 /// Receives until the channel is closed and empty. Made by [`Receiver::iter`].
 #[derive(Debug)]
-pub struct Iter<'a, T> {
-    receiver: &'a Receiver<T>,
+pub struct Iter<'a, T, K: Sharing = Shared> {
+    receiver: &'a Receiver<T, K>,
 }
 
-impl<T> Iterator for Iter<'_, T> {
+impl<T, K: Sharing> Iterator for Iter<'_, T, K> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -536,24 +546,24 @@ impl<T> Iterator for Iter<'_, T> {
     }
 }
 
-impl<T> FusedIterator for Iter<'_, T> {}
+impl<T, K: Sharing> FusedIterator for Iter<'_, T, K> {}
 
-impl<'a, T> IntoIterator for &'a Receiver<T> {
+impl<'a, T, K: Sharing> IntoIterator for &'a Receiver<T, K> {
     type Item = T;
-    type IntoIter = Iter<'a, T>;
+    type IntoIter = Iter<'a, T, K>;
 
-    fn into_iter(self) -> Iter<'a, T> {
+    fn into_iter(self) -> Iter<'a, T, K> {
         self.iter()
     }
 }
 
 /// What is there now. Made by [`Receiver::try_iter`].
 #[derive(Debug)]
-pub struct TryIter<'a, T> {
-    receiver: &'a Receiver<T>,
+pub struct TryIter<'a, T, K: Sharing = Shared> {
+    receiver: &'a Receiver<T, K>,
 }
 
-impl<T> Iterator for TryIter<'_, T> {
+impl<T, K: Sharing> Iterator for TryIter<'_, T, K> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -563,11 +573,11 @@ impl<T> Iterator for TryIter<'_, T> {
 
 /// Receives until the channel is closed and empty; owns the receiver.
 #[derive(Debug)]
-pub struct IntoIter<T> {
-    receiver: Receiver<T>,
+pub struct IntoIter<T, K: Sharing = Shared> {
+    receiver: Receiver<T, K>,
 }
 
-impl<T> Iterator for IntoIter<T> {
+impl<T, K: Sharing> Iterator for IntoIter<T, K> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -575,13 +585,13 @@ impl<T> Iterator for IntoIter<T> {
     }
 }
 
-impl<T> FusedIterator for IntoIter<T> {}
+impl<T, K: Sharing> FusedIterator for IntoIter<T, K> {}
 
-impl<T> IntoIterator for Receiver<T> {
+impl<T, K: Sharing> IntoIterator for Receiver<T, K> {
     type Item = T;
-    type IntoIter = IntoIter<T>;
+    type IntoIter = IntoIter<T, K>;
 
-    fn into_iter(self) -> IntoIter<T> {
+    fn into_iter(self) -> IntoIter<T, K> {
         IntoIter { receiver: self }
     }
 }

@@ -13,7 +13,9 @@
 mod barrier;
 pub mod channel;
 mod condvar;
+pub mod kinds;
 mod lazy_lock;
+pub mod local;
 mod mutex;
 mod once;
 mod rwlock;
@@ -25,9 +27,17 @@ mod wait_group;
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::Condvar;
 pub use lazy_lock::LazyLock;
-pub use mutex::{Mutex, MutexGuard};
+pub use mutex::MutexGuard;
 pub use once::{InitError, Once, OnceCell};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use semaphore::{Permit, Semaphore};
+pub use semaphore::Permit;
 pub use spin_lock::{SpinLock, SpinLockGuard};
-pub use wait_group::WaitGroup;
+
+/// A mutex for the parties of all threads; see [`kinds::Mutex`].
+pub type Mutex<T> = mutex::Mutex<T, kinds::Shared>;
+
+/// A count of permits for the parties of all threads; see [`kinds::Semaphore`].
+pub type Semaphore = semaphore::Semaphore<kinds::Shared>;
+
+/// A wait group for the parties of all threads; see [`kinds::WaitGroup`].
+pub type WaitGroup = wait_group::WaitGroup<kinds::Shared>;

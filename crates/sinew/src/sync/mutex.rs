@@ -16,6 +16,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::RawMutex;
 
 use crate::error::WaitError;
@@ -27,6 +28,8 @@ use crate::sys::clock;
 ///
 /// Waiting suspends the coroutine, not the thread. An arriving coroutine may take a free lock although others wait,
 /// a bounded number of times; nobody is starved. It is not poisoned by a panic.
+///
+/// `K` says whose parties share it, see [`kinds`](crate::sync::kinds).
 ///
 /// # Examples
 ///
@@ -48,21 +51,21 @@ use crate::sys::clock;
 /// });
 /// assert_eq!(*total.lock().unwrap(), 55);
 /// ```
-pub struct Mutex<T: ?Sized> {
-    raw: RawMutex,
+pub struct Mutex<T: ?Sized, K: Sharing> {
+    raw: RawMutex<K>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: I1: one party at a time reaches the value, so sending it suffices.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+unsafe impl<T: ?Sized + Send> Send for Mutex<T, Shared> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T, Shared> {}
 
-impl<T> Mutex<T> {
+impl<T, K: Sharing> Mutex<T, K> {
     /// A free mutex around `value`.
     pub const fn new(value: T) -> Self {
         Self {
-            raw: RawMutex::new(),
+            raw: RawMutex::of_kind(),
             value: UnsafeCell::new(value),
         }
     }
@@ -73,7 +76,7 @@ impl<T> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> Mutex<T> {
+impl<T: ?Sized, K: Sharing> Mutex<T, K> {
     /// Takes the lock.
     ///
     /// # Suspends
@@ -86,9 +89,10 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` on a scheduler's own frame. A free lock is taken in any case.
+    /// `Cancelled`; `State` on a scheduler's own frame; `Deadlock` on a plain thread if it is of one thread. A free lock is taken
+    /// in any case.
     #[inline]
-    pub fn lock(&self) -> Result<MutexGuard<'_, T>, WaitError> {
+    pub fn lock(&self) -> Result<MutexGuard<'_, T, K>, WaitError> {
         self.lock_until(|| None)
     }
 
@@ -97,7 +101,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     ///
     /// As [`Mutex::lock`]; `Timeout` when the time is up.
-    pub fn lock_timeout(&self, timeout: Duration) -> Result<MutexGuard<'_, T>, WaitError> {
+    pub fn lock_timeout(&self, timeout: Duration) -> Result<MutexGuard<'_, T, K>, WaitError> {
         self.lock_until(|| Some(clock::after_ns(timeout)))
     }
 
@@ -106,13 +110,13 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     ///
     /// As [`Mutex::lock`]; `Timeout` at the deadline.
-    pub fn lock_deadline(&self, deadline: Instant) -> Result<MutexGuard<'_, T>, WaitError> {
+    pub fn lock_deadline(&self, deadline: Instant) -> Result<MutexGuard<'_, T, K>, WaitError> {
         self.lock_until(|| Some(clock::instant_ns(deadline)))
     }
 
     /// Takes the lock if it is free.
     #[inline]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T, K>> {
         self.raw.try_lock(party_id()).then(|| self.guard())
     }
 
@@ -120,9 +124,9 @@ impl<T: ?Sized> Mutex<T> {
     fn lock_until(
         &self,
         deadline_ns: impl FnOnce() -> Option<u64>,
-    ) -> Result<MutexGuard<'_, T>, WaitError> {
+    ) -> Result<MutexGuard<'_, T, K>, WaitError> {
         if !self.raw.try_lock(party_id()) {
-            let waiting = Waiting::new(deadline_ns())?;
+            let waiting = Waiting::at::<K>(deadline_ns())?;
             if let Err(reason) = self.raw.lock(&waiting, waiting.id()) {
                 waiting.result(reason)?;
             }
@@ -130,7 +134,7 @@ impl<T: ?Sized> Mutex<T> {
         Ok(self.guard())
     }
 
-    fn guard(&self) -> MutexGuard<'_, T> {
+    fn guard(&self) -> MutexGuard<'_, T, K> {
         MutexGuard {
             mutex: self,
             not_send: PhantomData,
@@ -143,19 +147,19 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-impl<T: Default> Default for Mutex<T> {
+impl<T: Default, K: Sharing> Default for Mutex<T, K> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-impl<T> From<T> for Mutex<T> {
+impl<T, K: Sharing> From<T> for Mutex<T, K> {
     fn from(value: T) -> Self {
         Self::new(value)
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+impl<T: ?Sized + fmt::Debug, K: Sharing> fmt::Debug for Mutex<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Mutex");
         match self.try_lock() {
@@ -170,8 +174,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 ///
 /// It stays on its thread, as std's does.
 #[must_use = "the lock is given back when the guard is dropped"]
-pub struct MutexGuard<'a, T: ?Sized> {
-    mutex: &'a Mutex<T>,
+pub struct MutexGuard<'a, T: ?Sized, K: Sharing = Shared> {
+    mutex: &'a Mutex<T, K>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -183,9 +187,9 @@ impl<T: ?Sized> MutexGuard<'_, T> {
 }
 
 // SAFETY: by reference the guard gives out `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T, Shared> {}
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> Deref for MutexGuard<'_, T, K> {
     type Target = T;
 
     #[inline]
@@ -195,7 +199,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> DerefMut for MutexGuard<'_, T, K> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: I1.
@@ -203,7 +207,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> Drop for MutexGuard<'_, T, K> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this guard holds the lock.
@@ -211,13 +215,13 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+impl<T: ?Sized + fmt::Debug, K: Sharing> fmt::Debug for MutexGuard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
+impl<T: ?Sized + fmt::Display, K: Sharing> fmt::Display for MutexGuard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

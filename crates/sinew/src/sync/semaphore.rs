@@ -8,6 +8,7 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{RawSemaphore, TryDown};
 
 use crate::error::WaitError;
@@ -39,16 +40,18 @@ use crate::sys::clock;
 /// });
 /// assert_eq!(BUSY.value(), 2);
 /// ```
-pub struct Semaphore {
-    raw: RawSemaphore,
+///
+/// `K` says whose parties share it, see [`kinds`](crate::sync::kinds).
+pub struct Semaphore<K: Sharing> {
+    raw: RawSemaphore<K>,
 }
 
-impl Semaphore {
+impl<K: Sharing> Semaphore<K> {
     /// A semaphore with so many permits to begin with.
     #[must_use]
     pub const fn new(count: usize) -> Self {
         Self {
-            raw: RawSemaphore::new(count),
+            raw: RawSemaphore::of_kind(count),
         }
     }
 
@@ -99,7 +102,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `Closed` if the semaphore is closed; `State` where nothing may wait, whether there is a permit or not.
+    /// `Cancelled`; `Closed` if the semaphore is closed; `State` where nothing may wait, whether there is a permit or not;
+    /// `Deadlock` on a plain thread if the semaphore is of one thread and there is none.
     #[inline]
     pub fn down(&self) -> Result<(), WaitError> {
         self.down_until(1, None)
@@ -136,7 +140,7 @@ impl Semaphore {
     ///
     /// As [`Semaphore::down`].
     #[inline]
-    pub fn acquire(&self) -> Result<Permit<'_>, WaitError> {
+    pub fn acquire(&self) -> Result<Permit<'_, K>, WaitError> {
         self.acquire_until(1, None)
     }
 
@@ -145,7 +149,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`Semaphore::down_timeout`].
-    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit<'_>, WaitError> {
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit<'_, K>, WaitError> {
         self.acquire_until(1, Some(clock::after_ns(timeout)))
     }
 
@@ -154,13 +158,13 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`Semaphore::down_deadline`].
-    pub fn acquire_deadline(&self, deadline: Instant) -> Result<Permit<'_>, WaitError> {
+    pub fn acquire_deadline(&self, deadline: Instant) -> Result<Permit<'_, K>, WaitError> {
         self.acquire_until(1, Some(clock::instant_ns(deadline)))
     }
 
     /// As [`Semaphore::try_down`]; the permit is given back when it is dropped.
     #[inline]
-    pub fn try_acquire(&self) -> Option<Permit<'_>> {
+    pub fn try_acquire(&self) -> Option<Permit<'_, K>> {
         self.try_acquire_many(1)
     }
 
@@ -177,7 +181,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`Semaphore::down`].
-    pub fn acquire_many(&self, number: usize) -> Result<Permit<'_>, WaitError> {
+    pub fn acquire_many(&self, number: usize) -> Result<Permit<'_, K>, WaitError> {
         self.acquire_until(number, None)
     }
 
@@ -190,7 +194,7 @@ impl Semaphore {
         &self,
         number: usize,
         timeout: Duration,
-    ) -> Result<Permit<'_>, WaitError> {
+    ) -> Result<Permit<'_, K>, WaitError> {
         self.acquire_until(number, Some(clock::after_ns(timeout)))
     }
 
@@ -203,13 +207,13 @@ impl Semaphore {
         &self,
         number: usize,
         deadline: Instant,
-    ) -> Result<Permit<'_>, WaitError> {
+    ) -> Result<Permit<'_, K>, WaitError> {
         self.acquire_until(number, Some(clock::instant_ns(deadline)))
     }
 
     /// Takes `number` permits if there are so many, nobody waits, and the semaphore is open.
     #[inline]
-    pub fn try_acquire_many(&self, number: usize) -> Option<Permit<'_>> {
+    pub fn try_acquire_many(&self, number: usize) -> Option<Permit<'_, K>> {
         // Not made unless it is due: the drop of one gives permits.
         (self.raw.try_down(number) == TryDown::Taken).then(|| Permit {
             semaphore: self,
@@ -231,10 +235,24 @@ impl Semaphore {
 
     #[inline]
     fn down_until(&self, number: usize, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        let waiting = Waiting::new(deadline_ns)?;
+        let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(WaitError::Deadlock) => return self.down_here(number),
+            Err(error) => return Err(error),
+        };
         match self.raw.down(number, &waiting) {
             Ok(()) => Ok(()),
             Err(reason) => waiting.result(reason),
+        }
+    }
+
+    /// Takes permits on a thread on which nobody else could give them.
+    #[cold]
+    fn down_here(&self, number: usize) -> Result<(), WaitError> {
+        match self.raw.try_down(number) {
+            TryDown::Taken => Ok(()),
+            TryDown::Short => Err(WaitError::Deadlock),
+            TryDown::Closed => Err(WaitError::Closed),
         }
     }
 
@@ -243,7 +261,7 @@ impl Semaphore {
         &self,
         number: usize,
         deadline_ns: Option<u64>,
-    ) -> Result<Permit<'_>, WaitError> {
+    ) -> Result<Permit<'_, K>, WaitError> {
         self.down_until(number, deadline_ns)?;
         Ok(Permit {
             semaphore: self,
@@ -252,7 +270,7 @@ impl Semaphore {
     }
 }
 
-impl fmt::Debug for Semaphore {
+impl<K: Sharing> fmt::Debug for Semaphore<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Semaphore")
             .field("value", &self.value())
@@ -263,12 +281,12 @@ impl fmt::Debug for Semaphore {
 
 /// Permits of a semaphore, given back when this is dropped, on any thread.
 #[must_use = "the permits are given back when this is dropped"]
-pub struct Permit<'a> {
-    semaphore: &'a Semaphore,
+pub struct Permit<'a, K: Sharing = Shared> {
+    semaphore: &'a Semaphore<K>,
     count: usize,
 }
 
-impl<'a> Permit<'a> {
+impl<'a, K: Sharing> Permit<'a, K> {
     /// How many permits these are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -295,7 +313,7 @@ impl<'a> Permit<'a> {
     ///
     /// If they are another semaphore's; both are given back by that.
     #[track_caller]
-    pub fn merge(&mut self, other: Permit<'a>) {
+    pub fn merge(&mut self, other: Permit<'a, K>) {
         assert!(
             ptr::eq(self.semaphore, other.semaphore),
             "Permit::merge of permits of two semaphores"
@@ -306,7 +324,7 @@ impl<'a> Permit<'a> {
     }
 }
 
-impl Drop for Permit<'_> {
+impl<K: Sharing> Drop for Permit<'_, K> {
     #[inline]
     fn drop(&mut self) {
         let overflows = self.semaphore.raw.up(self.count).is_err();
@@ -317,7 +335,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-impl fmt::Debug for Permit<'_> {
+impl<K: Sharing> fmt::Debug for Permit<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
             .field("count", &self.count)

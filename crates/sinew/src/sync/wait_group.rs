@@ -3,9 +3,9 @@
 //! Owns: the handle. The count is `sinew_core`'s `RawWaitGroup`.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::RawWaitGroup;
 
 use crate::error::WaitError;
@@ -28,16 +28,25 @@ use crate::sys::clock;
 ///     group.wait().unwrap();
 /// });
 /// ```
-#[derive(Clone, Default)]
-pub struct WaitGroup {
-    raw: Arc<RawWaitGroup>,
+///
+/// `K` says whose parties share it, see [`kinds`](crate::sync::kinds).
+pub struct WaitGroup<K: Sharing> {
+    raw: K::Ref<RawWaitGroup<K>>,
 }
 
-impl WaitGroup {
+impl WaitGroup<Shared> {
     pub(crate) fn raw(&self) -> &RawWaitGroup {
         &self.raw
     }
 
+    /// To wait as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    #[must_use]
+    pub fn wait_arm(&self) -> WaitGroupArm<'_> {
+        WaitGroupArm::new(&self.raw)
+    }
+}
+
+impl<K: Sharing> WaitGroup<K> {
     /// A group with a count of zero.
     #[must_use]
     pub fn new() -> Self {
@@ -89,7 +98,8 @@ impl WaitGroup {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` on a scheduler's own frame.
+    /// `Cancelled`; `State` on a scheduler's own frame; `Deadlock` on a plain thread if the group is of one thread and its
+    /// count above zero.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_until(None)
     }
@@ -118,14 +128,12 @@ impl WaitGroup {
         self.count() == 0
     }
 
-    /// To wait as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    #[must_use]
-    pub fn wait_arm(&self) -> WaitGroupArm<'_> {
-        WaitGroupArm::new(&self.raw)
-    }
-
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        let waiting = Waiting::new(deadline_ns)?;
+        let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(WaitError::Deadlock) if self.try_wait() => return Ok(()),
+            Err(error) => return Err(error),
+        };
         match self.raw.wait(&waiting) {
             Ok(()) => Ok(()),
             Err(reason) => waiting.result(reason),
@@ -133,7 +141,23 @@ impl WaitGroup {
     }
 }
 
-impl fmt::Debug for WaitGroup {
+impl<K: Sharing> Clone for WaitGroup<K> {
+    fn clone(&self) -> Self {
+        Self {
+            raw: self.raw.clone(),
+        }
+    }
+}
+
+impl<K: Sharing> Default for WaitGroup<K> {
+    fn default() -> Self {
+        Self {
+            raw: RawWaitGroup::of_kind().into(),
+        }
+    }
+}
+
+impl<K: Sharing> fmt::Debug for WaitGroup<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitGroup")
             .field("count", &self.count())

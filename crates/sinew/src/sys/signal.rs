@@ -46,7 +46,7 @@ pub(crate) struct Taken {
     before: libc::sigaction,
 }
 
-/// Takes a signal: until the drop of what is returned, [`wait`] tells of it.
+/// Takes a signal: until the drop of what is returned, [`fetch`] tells of it.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ fn exchange(signal: c_int, action: *const libc::sigaction) -> io::Result<libc::s
 extern "C" fn handle(signal: c_int) {
     let errno = Errno::of_this_thread();
     let saved = errno.get();
-    // ORDERING: Release, so that the one who fetches the bit has seen what came before; pairs with the swap in `wait`.
+    // ORDERING: Release, so that the one who fetches the bit has seen what came before; pairs with the swap in `fetch`.
     CAME.fetch_or(bit(signal), Release);
     let one = 1_u64.to_ne_bytes();
     // It fails only if the count is full, and then whoever waits is awake.
@@ -109,26 +109,34 @@ extern "C" fn handle(signal: c_int) {
     errno.set(saved);
 }
 
-/// Waits until one of the signals that were taken comes, and returns all that have. One party at a time.
+/// Waits until a signal that was taken may have come; see [`fetch`]. One party at a time.
 ///
 /// # Errors
 ///
 /// If there is no descriptor, as before the first [`take`], and none can be made.
-pub(crate) fn wait() -> io::Result<impl Iterator<Item = c_int>> {
+pub(crate) fn wait() -> io::Result<()> {
     let knock = knock()?;
+    let mut count = [0; 8];
     loop {
-        let mut count = [0; 8];
         match rustix::io::read(knock, &mut count) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // ORDERING: pairs with the handler's.
-        let came = CAME.swap(0, AcqRel);
-        if came != 0 {
-            return Ok((1..SIGNALS).filter(move |signal| came & bit(*signal) != 0));
-        }
     }
+}
+
+/// The signals that have come and that nobody has fetched yet.
+pub(crate) fn fetch() -> impl Iterator<Item = c_int> {
+    // ORDERING: Acquire; pairs with the handler's.
+    let came = CAME.swap(0, AcqRel);
+    (1..SIGNALS).filter(move |signal| came & bit(*signal) != 0)
+}
+
+/// Whether this signal has come and nobody has fetched it yet.
+pub(crate) fn fetch_one(signal: c_int) -> bool {
+    // ORDERING: as above.
+    CAME.fetch_and(!bit(signal), AcqRel) & bit(signal) != 0
 }
 
 impl Drop for Taken {

@@ -1,4 +1,4 @@
-//! The waits of promises, pools and groups, for the table of cancels.
+//! The waits of pools and groups, for the table of cancels.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,13 @@ use sinew::future::Promise;
 use sinew::task::{TaskContext, TaskGroup, TaskPool};
 use sinew::time::now;
 
-use super::{End, HOUR, Operation, Until};
+use super::{End, HOUR, Operation, Row, Until};
+
+pub(super) const ROWS: [Row; 3] = [
+    ("pool submit", submitting),
+    ("pool wait", draining),
+    ("group wait", awaiting_group),
+];
 
 /// A pool of which everything ends with the operation.
 struct Pool {
@@ -61,7 +67,7 @@ impl Drop for Pool {
     }
 }
 
-pub(super) fn submitting() -> Operation {
+fn submitting() -> Operation {
     let pool = Pool::full();
     let theirs = pool.clone();
     Operation::new(move |until| {
@@ -84,7 +90,7 @@ pub(super) fn submitting() -> Operation {
     .by(move || pool.open())
 }
 
-pub(super) fn draining() -> Operation {
+fn draining() -> Operation {
     let pool = Pool::full();
     pool.pool.close();
     let theirs = pool.clone();
@@ -92,18 +98,11 @@ pub(super) fn draining() -> Operation {
         .by(move || pool.open())
 }
 
-pub(super) fn awaiting_group() -> Operation {
+fn awaiting_group() -> Operation {
     let group = TaskGroup::new();
     let (promise, future) = Promise::<()>::new();
     group.add(&future).unwrap();
     let promise = Cell::new(Some(promise));
     Operation::new(move |until| call!(until, group, wait, wait_timeout, wait_deadline).into())
-        .by(move || promise.take().unwrap().resolve(()).unwrap())
-}
-
-pub(super) fn awaiting_promise() -> Operation {
-    let (promise, future) = Promise::new();
-    let promise = RefCell::new(Some(promise));
-    Operation::new(move |until| call!(until, future, wait, wait_timeout, wait_deadline).into())
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }

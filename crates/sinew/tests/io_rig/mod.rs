@@ -78,7 +78,7 @@ pub(crate) fn refusing() -> (SocketAddr, socket2::Socket) {
 /// An address at which a connect neither succeeds nor fails: its backlog is full.
 pub(crate) struct Hanging {
     pub(crate) address: SocketAddr,
-    _listener: socket2::Socket,
+    pub(crate) listener: socket2::Socket,
     _filling: Vec<socket2::Socket>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn hanging() -> Hanging {
     }
     Hanging {
         address,
-        _listener: listener,
+        listener,
         _filling: filling,
     }
 }

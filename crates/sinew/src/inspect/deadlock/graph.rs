@@ -16,11 +16,10 @@
 use std::collections::HashMap;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::Relaxed;
 
 use sinew_core::sync::owner_at;
-use sinew_core::wait::Kind;
+use sinew_core::wait::{Kind, Look};
 
 use crate::scheduler::block::{Block, TIMED};
 use crate::scheduler::door::Door;
@@ -30,7 +29,7 @@ use crate::scheduler::{Scheduler, current, cycle, slab};
 pub(super) struct Node {
     pub(super) block: &'static Block,
     pub(super) door: &'static Door,
-    seq: u32,
+    look: Look,
     pub(super) id: u64,
     pub(super) kind: Kind,
     pub(super) object: usize,
@@ -49,23 +48,14 @@ impl Node {
         let is_mine = !block.is_done()
             && block.id() != 0
             && door.is_some_and(|door| ptr::eq(block.door.load(Relaxed), door));
-        let this = block.read(|| {
-            let is_armed = block.waiter.word.is_armed();
-            // ORDERING: pairs with the fence in `clear_record`: the record is not older than the arming.
-            fence(Acquire);
-            let kind = block.kind.load(Relaxed);
-            let kind = if is_armed && kind & TIMED == 0 {
-                Kind::from_u8(kind)
-            } else {
-                Kind::Nothing
-            };
+        let (look, this) = Look::with(&block.seq, &block.waiter.word, &block.kind, || {
             Some(Self {
                 block,
                 // SAFETY: doors are never freed.
                 door: unsafe { block.door.load(Relaxed).as_ref() }?,
-                seq: block.seq.load(Relaxed),
+                look: Look::NOTHING,
                 id: block.id(),
-                kind,
+                kind: Kind::Nothing,
                 object: block.object.load(Relaxed),
                 owner: block.owner.load(Relaxed),
                 since_ns: block.since.load(Relaxed),
@@ -73,9 +63,15 @@ impl Node {
                 location: unsafe { block.location.load(Relaxed).as_ref() },
                 family: None,
             })
-        })??;
-        let in_graph =
-            this.kind.has_owner() || matches!(this.kind, Kind::Join | Kind::Scope | Kind::Park);
+        })?;
+        let this = this?;
+        // One with a deadline has its bit beside the kind, and a way out.
+        let kind = if look.is_armed && look.kind & TIMED == 0 {
+            Kind::from_u8(look.kind)
+        } else {
+            Kind::Nothing
+        };
+        let in_graph = kind.has_owner() || matches!(kind, Kind::Join | Kind::Scope | Kind::Park);
         if !in_graph || this.id == 0 || cycle::has_way_out(block, is_mine) {
             return None;
         }
@@ -84,40 +80,39 @@ impl Node {
         let family = block.extra().and_then(|extra| extra.family.get());
         drop(in_place);
         Some(Self {
+            look,
+            kind,
             family: family.map(|family| family.addr().get()),
             ..this
         })
     }
 
-    /// The wait that the record is of, as far as it stands: whether it is armed, the kind and the numbers.
-    fn look(&self) -> Option<(bool, Kind, u32, u64)> {
-        self.block.read(|| {
-            let is_armed = self.block.waiter.word.is_armed();
-            // ORDERING: as in `read`.
-            fence(Acquire);
-            let kind = Kind::from_u8(self.block.kind.load(Relaxed));
-            let (seq, id) = (self.block.seq.load(Relaxed), self.block.id());
-            (is_armed, kind, seq, id)
-        })
-    }
-
-    /// Whether it is in the same wait still, and was all the time: every wait changes the number, and its end clears the kind.
+    /// Whether it is in the same wait still, and was all the time. The edges are of the time before this look. It pairs with the
+    /// Release of whoever hands a mutex over, too: who was seen to be its owner is seen to be claimed.
     pub(super) fn is_unchanged(&self) -> bool {
-        // ORDERING: what was read before stays before: the edges are of the time before this look. It pairs with the Release
-        // of whoever hands a mutex over: who was seen to be its owner is seen to be claimed.
-        fence(Acquire);
-        self.look() == Some((true, self.kind, self.seq, self.id))
+        let Block {
+            seq, waiter, kind, ..
+        } = self.block;
+        self.look.is_still(seq, &waiter.word, kind)
     }
 
     /// Who holds the lock that it waits for, or runs the initialiser; 0 if that is not known, or it does not wait any more.
     fn lock_owner(&self) -> u64 {
         let _pinned = self.block.park.lock();
-        let stands = |(_, kind, seq, id)| (kind, seq, id) == (self.kind, self.seq, self.id);
-        if !self.kind.has_owner() || !self.look().is_some_and(stands) {
+        if !self.kind.has_owner() || !self.has_its_record() {
             return 0;
         }
         // SAFETY: I2.
         unsafe { owner_at(self.kind, self.object) }
+    }
+
+    /// Whether the record still says what it said, be it that the coroutine was claimed meanwhile.
+    fn has_its_record(&self) -> bool {
+        let Block {
+            seq, waiter, kind, ..
+        } = self.block;
+        Look::with(seq, &waiter.word, kind, || ())
+            .is_some_and(|(now, ())| (now.kind, now.number) == (self.look.kind, self.look.number))
     }
 }
 
@@ -128,6 +123,8 @@ pub(super) struct Graph {
     pub(super) edges: Vec<Vec<usize>>,
     /// Which nodes were there all the time.
     pub(super) still: Vec<bool>,
+    /// The schedulers that were [sealed](Door::seal) all the time, by their doors, with the number of their coroutines.
+    pub(super) sealed: HashMap<*const Door, usize>,
 }
 
 impl Graph {
@@ -136,12 +133,22 @@ impl Graph {
         let door = current::with_scheduler(Scheduler::door);
         let mut nodes = Vec::new();
         slab::for_each_block(|block| nodes.extend(Node::read(block, door)));
+        let seals: Vec<_> = Door::all()
+            .into_iter()
+            .filter_map(|door| Some((door, door.seal_now()?, door.alive())))
+            .collect();
         let edges = edges(&nodes);
         let still = nodes.iter().map(Node::is_unchanged).collect();
+        let sealed = seals
+            .into_iter()
+            .filter(|(door, seal, _)| door.is_still_sealed(*seal))
+            .map(|(door, _, alive)| (ptr::from_ref(door), alive))
+            .collect();
         Self {
             nodes,
             edges,
             still,
+            sealed,
         }
     }
 

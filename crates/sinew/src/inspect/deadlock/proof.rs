@@ -9,8 +9,9 @@
 //! *Knotted* is the greatest set of coroutines, of any scheduler, each of which waits without a deadline, in a join, a mutex or
 //! a scope, for one in the set. It consists of the cycles and of those who wait for them. Nothing but a cancel ends any of
 //! these waits, so they are a deadlock whoever may hold a handle. One thing could make the owner of a mutex be somebody else
-//! than who took it: a guard that was handed to another coroutine of the same thread. So the edge from a mutex to its owner counts only if
-//! all coroutines of the owner's scheduler are in the set: then nobody is left to drop the guard.
+//! than who took it: a guard that was handed to other code of the same thread, be it another coroutine, a post, or what
+//! runs a scheduler by hand. So the edge from a mutex to its owner counts only if
+//! all coroutines of the owner's scheduler are in the set, and it is [sealed](Door::seal): then nobody is left to drop the guard.
 //!
 //! *Forsaken* coroutines are parked, and nobody has a reference by which they could be unparked or cancelled: no unparker, no
 //! handle but one that is consumed by the join that waits for it, no token but their own. With them go those who wait for
@@ -41,7 +42,8 @@ use crate::scheduler::{Scheduler, slab};
 ///
 /// It is why [`crate::run`] panics and what [`crate::try_run`] fails with. Each coroutine of the scheduler waits, without a
 /// deadline, in a join, a mutex or a scope, for another one that does; or is parked where nobody has a reference to
-/// unpark it. One that waits for anything else, which somebody outside could bring about, keeps the report away: it is not made on
+/// unpark it. A mutex counts only where nobody has a [`SchedulerHandle`](crate::SchedulerHandle) of the owner's scheduler, by which
+/// something could be posted that drops the guard. One that waits for anything else, which somebody outside could bring about, keeps the report away: it is not made on
 /// suspicion.
 #[derive(Debug, Clone)]
 pub struct Deadlock {
@@ -188,7 +190,9 @@ fn knot(graph: &Graph, bases: &[bool], allowed: impl Fn(usize) -> bool) -> Vec<b
                 && node.kind.has_owner()
             {
                 let door = graph.nodes[owner].door;
-                if members.get(&std::ptr::from_ref(door)) != Some(&door.alive()) {
+                if members.get(&std::ptr::from_ref(door))
+                    != graph.sealed.get(&std::ptr::from_ref(door))
+                {
                     among[index] = false;
                     changed = true;
                 }

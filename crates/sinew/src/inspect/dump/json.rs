@@ -29,8 +29,7 @@ impl Dump {
             write_number(out, "coroutines", one.coroutines)?;
             write_number(out, "visits", Some(one.visits))?;
             write_number(out, "running", one.running)?;
-            out.push('}');
-            Ok(())
+            write!(out, ",\"is_possibly_stuck\":{}}}", one.is_possibly_stuck)
         })?;
         out.push_str("],\"deadlocks\":[");
         list(out, &self.deadlocks, |out, cycle| {

@@ -35,6 +35,13 @@ impl fmt::Display for Dump {
             }
             writeln!(f, ": its coroutines are listed without backtraces")?;
         }
+        for stuck in self.answered.iter().filter(|one| one.is_possibly_stuck) {
+            writeln!(
+                f,
+                "scheduler {} is possibly stuck: nobody on it can run, and nobody waits with a deadline or for a descriptor",
+                stuck.scheduler
+            )?;
+        }
         for cycle in &self.deadlocks {
             writeln!(f, "\n{cycle}")?;
         }

@@ -6,9 +6,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sinew_core::sync::{Broadcast, Missing};
+use sinew_core::wait::Polled;
 
 use super::{SendError, take_turn};
 use crate::error::WaitError;
@@ -266,6 +268,16 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
+    /// [`Receiver::recv`] for a future.
+    pub(crate) fn poll_recv(
+        &self,
+        party: &mut Polled<()>,
+        waker: &Waker,
+    ) -> Poll<Result<T, RecvError>> {
+        let received = self.channel.poll_recv(&self.position, party, waker);
+        received.map(|result| result.map(own).map_err(of_missing))
+    }
+
     /// To receive as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
     pub fn recv_arm(&self) -> BroadcastArm<'_, T> {
         BroadcastArm::new(self.channel.arm(&self.position))
@@ -287,6 +299,10 @@ pub(crate) fn of_missing(missing: Missing) -> RecvError {
 }
 
 impl<T> Receiver<T> {
+    pub(crate) fn leave_recv(&self, party: &mut Polled<()>) {
+        self.channel.leave_recv(party);
+    }
+
     /// How many values wait for this receiver; lost ones are not counted.
     #[must_use]
     pub fn len(&self) -> usize {

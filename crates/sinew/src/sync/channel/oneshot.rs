@@ -66,6 +66,10 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
+    pub(crate) fn inner(&self) -> &super::Receiver<T> {
+        &self.inner
+    }
+
     /// Receives the value.
     ///
     /// # Suspends

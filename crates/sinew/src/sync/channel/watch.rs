@@ -6,9 +6,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sinew_core::sync::RawWatch;
+use sinew_core::wait::Polled;
 
 use super::{SendError, take_turn};
 use crate::error::WaitError;
@@ -142,6 +144,20 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
+    /// [`Receiver::changed`] for a future.
+    pub(crate) fn poll_changed(
+        &self,
+        party: &mut Polled<()>,
+        waker: &Waker,
+    ) -> Poll<Result<(), WaitError>> {
+        let changed = self.channel.poll_changed(&self.seen, party, waker);
+        changed.map_err(|_| WaitError::Closed)
+    }
+
+    pub(crate) fn leave_changed(&self, party: &mut Polled<()>) {
+        self.channel.leave_changed(party);
+    }
+
     /// The latest value, which is seen by that.
     #[must_use]
     pub fn get(&self) -> Arc<T> {

@@ -17,6 +17,7 @@ use sinew_core::wait::{Arm as RawArm, ArmNode, Linking, Probe, Queue, QueueArm, 
 use super::sealed::Sealed;
 use super::{Arm, Common};
 use crate::error::WaitError;
+use crate::future::{Callback, TaskError};
 use crate::io::ReadyArm;
 use crate::scheduler::block::Block;
 use crate::sync::channel::broadcast::{RecvError, of_missing};
@@ -248,6 +249,32 @@ impl<'a> EndArm<'a> {
     }
 
     /// Whether the arm was the one that took effect: a join does not wait then.
+    #[must_use]
+    pub fn take(&self) -> Option<Result<(), WaitError>> {
+        self.raw.take().map(outcome)
+    }
+}
+
+/// What a promise's place holds, and what is called when it is filled.
+type RawFuture<'a, T> = raw::PromiseArm<'a, Result<T, TaskError>, Callback<T>>;
+
+/// Waits for the end of a promise. Made by [`SharedFuture::wait_arm`](crate::future::SharedFuture::wait_arm).
+pub struct FutureArm<'a, T> {
+    raw: RawFuture<'a, T>,
+    common: Common,
+}
+
+pass_on!(['a, T] FutureArm<'a, T>);
+
+impl<'a, T> FutureArm<'a, T> {
+    pub(crate) fn new(raw: RawFuture<'a, T>) -> Self {
+        Self {
+            raw,
+            common: Common::new(),
+        }
+    }
+
+    /// Whether the arm was the one that took effect: the future has its value then, or why there is none.
     #[must_use]
     pub fn take(&self) -> Option<Result<(), WaitError>> {
         self.raw.take().map(outcome)

@@ -35,10 +35,11 @@ pub fn sent<T>(outcome: Result<(), WaitError>, value: &mut Option<T>) -> Result<
 /// | `v = rx.recv()` | a value is received, or there will be none | `Result<T, WaitError>` |
 /// | `r = tx.send(x)` | `x` is sent, or cannot be any more | `Result<(), SendError<T>>` |
 /// | `r = tx.send_from(&mut slot)` | the same with the value in `slot: Option<T>`; see below | `Result<(), WaitError>` |
-/// | `r = event.wait()` | an event, a wait group, a cancel token, the end of a coroutine | `Result<(), WaitError>` |
+/// | `r = event.wait()` | an event, a wait group, a cancel token, a `SharedFuture`, the end of a coroutine | `Result<(), WaitError>` |
 /// | `r = handle.join()` | the coroutine has ended; `handle`, a variable or a field, is consumed only then | `Result<T, JoinError>` |
 /// | `_ = after(duration)`, `_ = at(instant)` | the time is over, counted from here | `()` |
 /// | `r = ready(&fd, interest)` | the descriptor is ready | `io::Result<()>` |
+/// | `v = future(fut)` | the std future `fut: Unpin` is ready, say a `pin!(…)` or a `&mut` of one; polled here | its output |
 /// | `r = arm(expression)` | what any other [arm](crate::sync::select::Arm) waits for | what its `take` returns |
 /// | `default` | nothing of the above could happen at once | |
 ///
@@ -130,6 +131,9 @@ macro_rules! select {
         $crate::select!(@body $arms $default
             {$pattern arm {$crate::sync::select::ready($fd, $interest)}} $($rest)+)
     };
+    (@what $arms:tt $default:tt $pattern:tt {} future($future:expr) => $($rest:tt)+) => {
+        $crate::select!(@body $arms $default {$pattern arm {$crate::sync::select::future($future)}} $($rest)+)
+    };
     (@what $arms:tt $default:tt $pattern:tt {} arm($arm:expr) => $($rest:tt)+) => {
         $crate::select!(@body $arms $default {$pattern arm {$arm}} $($rest)+)
     };
@@ -160,7 +164,7 @@ macro_rules! select {
     (@what $arms:tt $default:tt $pattern:tt $on:tt => $($rest:tt)*) => {
         ::core::compile_error!(
             "a select waits for `.recv()`, `.send(value)`, `.send_from(slot)`, `.wait()`, `.changed()`, `.join()`, \
-             `after(duration)`, `at(instant)`, `ready(fd, interest)` or `arm(arm)`"
+             `after(duration)`, `at(instant)`, `ready(fd, interest)`, `future(future)` or `arm(arm)`"
         )
     };
     (@what $arms:tt $default:tt $pattern:tt {$($on:tt)*} $next:tt $($rest:tt)*) => {

@@ -13,6 +13,7 @@
 
 mod arms;
 mod macros;
+mod polled;
 mod polling;
 
 use std::cell::Cell;
@@ -32,13 +33,15 @@ use polling::Polling;
 
 pub use crate::io::ReadyArm;
 pub use arms::{
-    BroadcastArm, ChangeArm, EndArm, EventArm, RecvArm, SendArm, TimeArm, TokenArm, WaitGroupArm,
+    BroadcastArm, ChangeArm, EndArm, EventArm, FutureArm, RecvArm, SendArm, TimeArm, TokenArm,
+    WaitGroupArm,
 };
 #[doc(hidden)]
 pub use macros::{sent, taken};
+pub use polled::{PollArm, future};
 
 /// One of the things that are waited for: made by `recv_arm`, `send_arm` and `wait_arm` of what is waited at, by [`after`],
-/// [`at`] and [`ready`]. Implemented here only.
+/// [`at`], [`ready`] and [`future()`]. Implemented here only.
 ///
 /// What happened is in the arm: each has a method `take`.
 pub trait Arm: sealed::Sealed {}

@@ -100,6 +100,10 @@ unsafe impl Suspend for Polling<'_> {
         self.waiting.refused()
     }
 
+    fn expired(&self) -> Option<Reason> {
+        self.waiting.expired()
+    }
+
     fn suspend(&self, _record: Record) -> Reason {
         let deadline_ns = self.waiting.deadline_ns();
         loop {

@@ -88,8 +88,21 @@ where
     R: IntoOutcome + 'static,
     R::Value: Send,
 {
+    spawn_under(CancelToken::new(), task)
+}
+
+/// The same, where this is the future's token.
+pub(super) fn spawn_under<F, R>(
+    token: CancelToken,
+    task: F,
+) -> Result<SharedFuture<R::Value>, SubmitError<F>>
+where
+    F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
+    R: IntoOutcome + 'static,
+    R::Value: Send,
+{
     match SchedulerHandle::current() {
-        Some(scheduler) => spawn_on(&scheduler, task),
+        Some(scheduler) => spawn_on_under(&scheduler, token, task),
         None => Err(SubmitError::new(SubmitErrorKind::State, task)),
     }
 }
@@ -116,7 +129,20 @@ where
     R: IntoOutcome + 'static,
     R::Value: Send,
 {
-    let parent = CancelToken::new();
+    spawn_on_under(scheduler, CancelToken::new(), task)
+}
+
+/// The same, where this is the future's token.
+pub(super) fn spawn_on_under<F, R>(
+    scheduler: &SchedulerHandle,
+    parent: CancelToken,
+    task: F,
+) -> Result<SharedFuture<R::Value>, SubmitError<F>>
+where
+    F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
+    R: IntoOutcome + 'static,
+    R::Value: Send,
+{
     let (job, future) = Job::with_token(parent.clone(), task);
     // The post is refused as a whole, so the job is kept where both sides reach it.
     let cell = Arc::new(Mutex::new(Some(job)));

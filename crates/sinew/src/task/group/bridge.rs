@@ -48,7 +48,10 @@ impl TaskGroup {
     {
         self.hand_over(task, |task| {
             let tokens = [token, Some(&self.shared.token)];
-            pool.shared().submit(None, task, patience, tokens)
+            // As the parent too: none starts any more as soon as the group's token has fired, though its turn to be told has
+            // not come.
+            let parent = Some(&self.shared.token);
+            pool.shared().submit(parent, task, patience, tokens)
         })
     }
 
@@ -172,7 +175,9 @@ impl TaskGroup {
         R: IntoOutcome + 'static,
         R::Value: Send + Sync,
     {
-        self.hand_over(task, coroutine::spawn)
+        self.hand_over(task, |task| {
+            coroutine::spawn_under(self.shared.token.child(), task)
+        })
     }
 
     /// The same in a coroutine of the given scheduler, as [`task::spawn_on`](coroutine::spawn_on).
@@ -194,6 +199,8 @@ impl TaskGroup {
         R: IntoOutcome + 'static,
         R::Value: Send + Sync,
     {
-        self.hand_over(task, |task| coroutine::spawn_on(scheduler, task))
+        self.hand_over(task, |task| {
+            coroutine::spawn_on_under(scheduler, self.shared.token.child(), task)
+        })
     }
 }

@@ -10,6 +10,7 @@
 //! | catches everything here (`catch_unwind`, `catch (...)`) | yes |
 //! | catches it to pass it on ([`catch_to_pass_on`], the outermost frame of a stack that this one has resumed) | go on outwards |
 //! | has a filter here, or a table in which this call is not (an `extern "C"` function in Rust, `noexcept` in C++) | no |
+//! | has resumed the stack that the walk comes from | go on outwards, unless it catches: it stands at a switch, which no table knows |
 //! | cannot be found by the unwinder (assembly or C without unwind tables) | no |
 //!
 //! Source of the format: the Itanium C++ ABI, level II, and what the LSB says of `.gcc_except_table`.
@@ -121,11 +122,13 @@ const FRAMES_OF_BASE: u32 = 12;
 impl Walk {
     /// Looks at the next frame: an address in it, where its function starts, and what it would do. Says whether to go on.
     fn step(&mut self, address: usize, function: usize, deed: impl FnOnce() -> Deed) -> bool {
+        let mut has_resumed = false;
         if !self.stack.contains(&address) {
             let next = lookup(address).map_or(0..0, |slot| {
                 slot.limit().addr().get()..slot.base().addr().get()
             });
             let is_known = !self.stack.is_empty();
+            has_resumed = is_known;
             if is_known || !next.is_empty() {
                 // Somebody else's stack: whatever its frames do with a panic.
                 let is_kept = !is_known && self.since_catch.is_some();
@@ -154,6 +157,8 @@ impl Walk {
         match deed() {
             Deed::Catch if !passes_on => self.since_catch = Some(0),
             Deed::Catch | Deed::Pass => {}
+            // It stands at a switch, which is no call and in no table. What comes out of the other stack is raised by a call after it.
+            Deed::Refuse if has_resumed => {}
             Deed::Refuse => self.answer = Some(false),
         }
         self.answer.is_none()

@@ -51,6 +51,7 @@ const NOWHERE: &[(&str, &str)] = &[
 /// What AddressSanitizer leaves out besides.
 const NOT_ADDRESS: &[(&str, &str)] = &[
     ("scheduler_ends", "limits memory"),
+    ("coroutine_limits", "limits memory"),
     ("inspect_listing", "measures memory"),
     ("event_stress", "takes minutes"),
     ("stack_refused", "limits memory"),

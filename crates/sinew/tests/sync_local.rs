@@ -256,9 +256,10 @@ fn in_order<K: Sharing>() {
                 let _guard = mutex.lock().unwrap();
                 sender.send(number).unwrap();
             });
+            // It comes, before the next one is there.
+            yield_now().unwrap();
         }
         drop(sender);
-        yield_now().unwrap();
         drop(guard);
         assert!(receiver.iter().eq(0..10));
     });

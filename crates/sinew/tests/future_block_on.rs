@@ -55,6 +55,7 @@ fn a_pending_future_suspends_its_coroutine_only() {
                 })
             })
         };
+        yield_now().unwrap();
         let (noting, setting) = (order.clone(), event);
         go_local(move || {
             noting.borrow_mut().push("another runs");

@@ -166,6 +166,10 @@ fn second_of_two(
     *first.borrow_mut() = Some(a.clone());
     second.wait().unwrap();
     drop(a);
+    // The first one holds it until it has ended, too.
+    while Rc::strong_count(&second) > 1 {
+        yield_now().unwrap();
+    }
     Rc::into_inner(second).unwrap().join().unwrap()
 }
 

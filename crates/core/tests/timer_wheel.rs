@@ -7,7 +7,7 @@ use timer_rig::{Random, Rig};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// Levels below the top: how often a node may be moved.
-const MOVES_MAX: u64 = 9;
+const MOVES_MAX: u64 = 7;
 
 #[test]
 fn a_node_is_small_and_starts_unlinked() {

@@ -7,16 +7,17 @@
 //! # How it works
 //!
 //! Deadlines are counted in ticks of [`TICK_NS`], rounded up. Level 0 has one slot for each of
-//! the 64 ticks around the current one, level 1 one slot for each group of 64 ticks, and so on; a
-//! tick is kept at the level of the highest base-64 digit in which it differs from the current
+//! the 1,024 ticks around the current one, level 1 one slot for each group of 1,024 ticks, level 2 one for each group of 1,024
+//! of those, and the levels above 64 slots each; a
+//! tick is kept at the level of the highest digit (of ten bits at the two lowest levels, of six above) in which it differs from the current
 //! tick, in the slot that this digit names:
 //!
 //! ```text
 //!                       digit 2   digit 1   digit 0
-//!   current tick           3        17        40
-//!   a timer at tick        3        17        41   ->  level 0, slot 41
-//!   a timer at tick        3        20         5   ->  level 1, slot 20
-//!   a timer at tick        9         0        63   ->  level 2, slot 9
+//!   current tick           3       317       640
+//!   a timer at tick        3       317       641   ->  level 0, slot 641
+//!   a timer at tick        3       320         5   ->  level 1, slot 320
+//!   a timer at tick        9         0       963   ->  level 2, slot 9
 //! ```
 //!
 //! When time enters a slot of a higher level, the nodes in it are dealt out to lower levels (a
@@ -25,13 +26,13 @@
 //! every occupied slot of a level lies ahead of the current digit, the lowest bit of the lowest
 //! occupied level is always the next thing to do, and empty time costs nothing however long.
 //!
-//! Nine levels of six bits and ten bits of tick are the 64 bits of the clock. The only tick beyond
-//! is that of deadlines in the last microsecond of the range, which round up to 2⁶⁴; it has a
-//! level to itself, so no deadline needs clamping.
+//! Two levels of ten bits and six of six are more than the 54 bits that the 64 bits of the clock have above those of a tick: the tick
+//! beyond, that of deadlines in the last microsecond of the range, which round up to 2⁶⁴, has a slot too, so no deadline needs
+//! clamping.
 //!
 //! # Bounds
 //!
-//! Insert and remove are O(1). Over its life a node is moved at most nine times, so firing is O(1)
+//! Insert and remove are O(1). Over its life a node is moved at most seven times, so firing is O(1)
 //! amortised, but a single [`Wheel::pop_due`] may move all nodes of one slot.
 //!
 //! # Source

@@ -2,7 +2,7 @@
 //!
 //! Owned by its embedder, linked and unlinked by [`Wheel`](super::Wheel) only, on one thread.
 //!
-//! - I1: `next` and `prev` are both `Some` while the node is linked and both `None` otherwise.
+//! - I1: `next` is `Some` while the node is linked, and `None` otherwise.
 //! - I2: a node's fields change only under a `&mut Wheel`, through shared references, so an
 //!   embedder may hold `&TimerNode` throughout.
 //!
@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 pub struct TimerNode {
     /// The next node of the same slot, circularly.
     pub(super) next: Cell<Option<NonNull<TimerNode>>>,
-    /// The previous node of the same slot, circularly.
+    /// The previous node of the same slot; `None` for the first.
     pub(super) prev: Cell<Option<NonNull<TimerNode>>>,
     /// When to fire, in nanoseconds. With the wheel's current tick it gives the node's slot. Atomic only so that an
     /// embedder may let other threads look at it.

@@ -178,7 +178,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
     all.extend([spawn(), spawn_join(), pingpong(), channel(), mutex()]);
     all.push(promise());
-    all.extend([timers(), timer_wheel(), sleepers()]);
+    all.extend([timers(), naps(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
     all
 }
@@ -362,31 +362,32 @@ fn promise() -> Workload {
 fn timers() -> Workload {
     Workload {
         name: "timers",
-        operation: "a task that sleeps below 2 s among 100,000; every other one is cancelled",
+        operation: "arm a bare timer below 2 s, among 1,000,000, and have it fire; every other one is cancelled; looked at every millisecond",
         metrics: CPU,
-        full: Load::new(100_000, 1),
-        quick: Load::new(100, 1),
-        memory_bytes_min: 1 << 30,
+        full: Load::new(1_000_000, 1),
+        quick: Load::new(1_000, 1),
+        memory_bytes_min: 1 << 29,
         sides: vec![
             own("sinew", [of_best_peer(0.3)], sinew::timers),
+            own("sinew-core, the wheel alone", [], sinew::timer_wheel),
             #[cfg(feature = "peers")]
             peer("tokio", tokio::timers),
         ],
     }
 }
 
-fn timer_wheel() -> Workload {
+fn naps() -> Workload {
     Workload {
-        name: "timer-wheel",
-        operation: "a bare timer below 2 s among 1,000,000, looked at every millisecond; every other one is cancelled",
+        name: "naps",
+        operation: "spawn a task that sleeps below 2 s, 100,000 asleep at once; every other one is cancelled (sinew: with a stack for each)",
         metrics: CPU,
-        full: Load::new(1_000_000, 1),
-        quick: Load::new(1_000, 1),
-        memory_bytes_min: 1 << 29,
+        full: Load::new(100_000, 1),
+        quick: Load::new(100, 1),
+        memory_bytes_min: 1 << 30,
         sides: vec![
-            own("sinew-core", [of_best_peer(0.3)], sinew::timer_wheel),
+            own("sinew", [], sinew::naps),
             #[cfg(feature = "peers")]
-            peer("tokio", tokio::timer_wheel),
+            peer("tokio", tokio::naps),
         ],
     }
 }

@@ -5,12 +5,14 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::thread::nanosleep;
 use rustix::time::Timespec;
 use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
 use sinew::future::Promise;
 use sinew::sync::{Mutex, channel};
+use sinew::time::Timer;
 use sinew::{JoinHandle, WaitError, spawn_local, yield_now};
 use sinew_core::timer::{TimerNode, Wheel};
 
@@ -189,7 +191,7 @@ pub(crate) fn mutex(load: Load) -> Result<Sample, String> {
     Ok(meter.wall(done))
 }
 
-pub(crate) fn timers(load: Load) -> Result<Sample, String> {
+pub(crate) fn naps(load: Load) -> Result<Sample, String> {
     let mut delays = delays(load.tasks);
     let meter = Meter::start();
     let done = sinew::run(|| {
@@ -212,6 +214,31 @@ pub(crate) fn timers(load: Load) -> Result<Sample, String> {
             handle.cancel("");
         }
         join_all(handles)
+    });
+    Ok(meter.cpu(done))
+}
+
+/// Timers without coroutines: each has a callback that counts.
+pub(crate) fn timers(load: Load) -> Result<Sample, String> {
+    let mut delays = delays(load.tasks);
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let fired = Rc::new(Cell::new(0));
+        let arm = |_| {
+            let fired = fired.clone();
+            Some(Timer::after(delays.draw(), move || {
+                fired.set(fired.get() + 1);
+            }))
+        };
+        let mut timers: Vec<_> = (0..load.tasks).map(arm).collect();
+        let mut cancelled = 0;
+        for timer in timers.iter_mut().step_by(2) {
+            cancelled += timer.take().map_or(0, |timer| u64::from(timer.cancel()));
+        }
+        while fired.get() + cancelled < load.tasks {
+            uncancelled(sinew::sleep(Duration::from_millis(1)));
+        }
+        fired.get() + cancelled
     });
     Ok(meter.cpu(done))
 }

@@ -206,7 +206,7 @@ async fn ended(handles: Vec<JoinHandle<()>>) -> u64 {
     count
 }
 
-pub(crate) fn timers(load: Load) -> Result<Sample, String> {
+pub(crate) fn naps(load: Load) -> Result<Sample, String> {
     let mut delays = delays(load.tasks);
     let meter = Meter::start();
     let done = run(async move {
@@ -249,7 +249,7 @@ impl Wake for Fired {
 }
 
 /// Timers without tasks: each is registered by one poll with a waker that counts.
-pub(crate) fn timer_wheel(load: Load) -> Result<Sample, String> {
+pub(crate) fn timers(load: Load) -> Result<Sample, String> {
     let mut delays = delays(load.tasks);
     let meter = Meter::start();
     // Without its budget the root would be sent to the back of the queue while it arms.

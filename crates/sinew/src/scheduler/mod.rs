@@ -30,6 +30,7 @@
     reason = "switches between stacks and follows pointers to control blocks"
 )]
 
+pub(crate) mod alarm;
 pub(crate) mod block;
 pub(crate) mod body;
 pub(crate) mod current;
@@ -503,13 +504,14 @@ impl Scheduler {
         self.look();
     }
 
-    fn look(&self) {
+    /// Says whether a timer's callback ran.
+    fn look(&self) -> bool {
         self.drain_inbox();
         self.escalate();
         if self.sources.borrow().watched() > 0 {
             self.poll_driver(Some(0));
         }
-        self.fire_timers();
+        self.fire_timers()
     }
 
     fn poll_driver(&self, deadline_ns: Option<u64>) {
@@ -541,29 +543,6 @@ impl Scheduler {
         figures
             .io_waits
             .store(self.sources.borrow().waiting(), Relaxed);
-    }
-
-    fn fire_timers(&self) {
-        // SAFETY: I4.
-        if unsafe { &*self.wheel.get() }.is_empty() {
-            return;
-        }
-        let now_ns = self.driver.borrow().now_ns();
-        self.tick_ns.set(now_ns);
-        loop {
-            // SAFETY: I4.
-            let wheel = unsafe { &mut *self.wheel.get() };
-            let Some(timer) = wheel.pop_due(now_ns) else {
-                return;
-            };
-            // SAFETY: all timers in the wheel are blocks'.
-            let block = unsafe { Block::of_timer(timer) };
-            // SAFETY: a waiting coroutine's block is alive.
-            let block = unsafe { block.as_ref() };
-            if block.waiter.word.claim(Reason::Timeout) == Claim::Won {
-                self.ready.push(block);
-            }
-        }
     }
 
     fn drain_inbox(&self) {

@@ -344,6 +344,7 @@ impl Drop for Scheduler {
             "an anchor ends with its last coroutine and post"
         );
         Shared::end(&self.shared);
+        self.give_alarms_up();
         self.free.give_back();
         self.door.give_back();
     }

@@ -143,7 +143,7 @@ impl Scheduler {
         // I2.
         self.count_switches(0);
         let was_called = self.attention.replace(false);
-        self.look();
+        let rang = self.look();
         if was_called || self.attention.get() {
             self.let_visitors_in();
         }
@@ -153,7 +153,7 @@ impl Scheduler {
             Figures::add(&self.door.figures.switches, 1);
             self.resume_queued(block);
         }
-        if posted || resumed.is_some() {
+        if posted || rang || resumed.is_some() {
             Progress::Made
         } else if self.is_idle() {
             Progress::Closed

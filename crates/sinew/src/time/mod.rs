@@ -1,12 +1,16 @@
-//! Time: sleeping, and the clock that deadlines are measured by.
+//! Time: sleeping, timers, and the clock that deadlines are measured by.
 //!
 //! Deadlines are [`Instant`]s. A timer never fires early. It fires at the first look at the clock after its deadline, which
 //! is rounded up so that timers of about the same time are one wake: by 1/1024 of the wait, no more than half a millisecond, and at least
 //! to a multiple of 1,024 ns.
 
+mod timer;
+
 use std::time::{Duration, Instant};
 
 use sinew_core::wait::{Kind, Reason, Record};
+
+pub use timer::Timer;
 
 use crate::error::WaitError;
 use crate::scheduler::waiting::Waiting;

@@ -10,6 +10,8 @@
 //! | `STATIC` 16 | the type of the result is `'static` | at the beginning | at the next beginning |
 //! | `AWAY` 4 | another thread has made it, and its scheduler does not have it yet | at the beginning | when it arrives |
 //! | `SOLE` 32 | the handle is consumed by the join that waits, or kept by who runs the scheduler | with `WAITED`, or at the beginning | at the next beginning |
+//! | `HERE` 64 | that join is by the coroutine's own thread: nobody else changes the word any more, nor takes the lock of the queue of joiners | with `SOLE` | when the handle goes before the end is over, or at the next beginning |
+//! | `LEFT` 128 | the end is over, and has left its scheduler's reference to that join | after `DONE` | at the next beginning |
 //!
 //! Every combination may occur. A handle that has taken the result leaves the word as it is: it is gone, and so nobody else asks.
 //!
@@ -25,6 +27,12 @@
 //! back. The end sets `DONE`, then looks for `WAITED`: in the order of that word either the joiner's exchange came first, and the end sees
 //! `WAITED` and takes the lock, which it gets when the joiner is linked; or the joiner finds `DONE`.
 //! Checked by `tests/loom_life.rs`.
+//!
+//! # A join on the coroutine's own thread
+//!
+//! The handle is consumed, so no other join, wait or drop of it comes, on any thread, and those that were are over. What is left to
+//! change the word is the join, the end, and the drop of the handle should the join give up: all by one thread. So none of them needs a
+//! locked instruction; others only read.
 
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -41,6 +49,10 @@ pub const AWAY: u8 = 4;
 pub const STATIC: u8 = 16;
 /// The handle is consumed by the join that waits, or kept by who runs the scheduler: nobody does anything else by it.
 pub const SOLE: u8 = 32;
+/// The join that has consumed the handle is by the coroutine's own thread.
+const HERE: u8 = 64;
+/// The scheduler's reference is that join's.
+const LEFT: u8 = 128;
 
 /// Whose the result is at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +150,11 @@ impl Life {
     pub fn end(&self) -> End {
         // ORDERING: Acquire pairs with the Release of a handle that went on another thread.
         let mut now = self.0.load(Acquire);
+        if now & (HANDLE | HERE) == HANDLE | HERE {
+            // ORDERING: Release: who sees the end sees what came before. Nobody else changes the word.
+            self.0.store(now | DONE, Release);
+            return End::Kept;
+        }
         while now & HANDLE != 0 {
             // ORDERING: Release publishes the result to the handle; Acquire as above, and sees that someone waits.
             match self
@@ -175,6 +192,45 @@ impl Life {
         } else {
             Join::Ended
         }
+    }
+
+    /// The same, with `HERE` and `SOLE` too: the handle is the joiner's alone, and the joiner runs on the coroutine's own thread, where it has
+    /// arrived.
+    #[inline]
+    pub fn join_here(&self) -> Join {
+        // ORDERING: Relaxed: this thread alone changes the word from here on. Whoever had the handle before is over with it.
+        let now = self.0.load(Relaxed);
+        if now & DONE != 0 {
+            return Join::Ended;
+        }
+        self.0.store(now | WAITED | SOLE | HERE, Relaxed);
+        Join::Wait
+    }
+
+    /// Whether the join that waits, or has waited, is by the coroutine's own thread and has consumed the handle, which has not gone: nobody else
+    /// takes the lock of the queue of joiners. The coroutine's own thread.
+    #[inline]
+    pub fn is_joined_here(&self) -> bool {
+        self.0.load(Relaxed) & (HANDLE | HERE) == HANDLE | HERE
+    }
+
+    /// Transition: sets `LEFT`. The end is over, and [`is_joined_here`](Self::is_joined_here). The coroutine's own thread.
+    #[inline]
+    pub fn leave(&self) {
+        debug_assert!(self.is_joined_here() && self.is_done());
+        self.0.store(self.0.load(Relaxed) | LEFT, Relaxed);
+    }
+
+    /// Whether the scheduler's reference was left to the handle, which goes. If it has not been yet, it will not be: transition: clears
+    /// `HERE`. The holder of the handle, once.
+    #[inline]
+    pub fn take_left(&self) -> bool {
+        let now = self.0.load(Relaxed);
+        // Without HERE another thread may change the word meanwhile, but nobody sets either bit.
+        if now & (HERE | LEFT) == HERE {
+            self.0.store(now & !HERE, Relaxed);
+        }
+        now & LEFT != 0
     }
 
     /// Transition: clears `HANDLE`, unless the coroutine has ended. The holder of the handle, which goes without having taken the

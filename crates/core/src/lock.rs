@@ -65,6 +65,14 @@ impl SpinByte {
         self.0.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
 
+    /// Takes the byte, which is free and which no other thread takes meanwhile.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn lock_alone(&self) {
+        debug_assert!(!self.is_locked(), "nobody has it");
+        self.0.store(1, Relaxed);
+    }
+
     /// Gives the byte back. Only by its holder; by another it would let two in at once, so
     /// it is kept from users behind [`Guard`].
     #[inline]
@@ -152,6 +160,21 @@ impl<T, K: Sharing> Lock<T, K> {
         }
     }
 
+    /// Takes the lock where nobody contends for it, without a locked instruction.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has the lock, and no other thread takes it until the guard is dropped.
+    #[cfg(not(loom))]
+    #[inline]
+    pub unsafe fn lock_alone(&self) -> Guard<'_, T, K> {
+        self.byte.lock_alone();
+        Guard {
+            lock: self,
+            not_send: PhantomData,
+        }
+    }
+
     /// Looks at the value without the lock.
     ///
     /// # Safety
@@ -172,6 +195,17 @@ impl<T, K: Sharing> Lock<T, K> {
             lock: self,
             not_send: PhantomData,
         })
+    }
+
+    /// As [`Lock::lock`].
+    ///
+    /// # Safety
+    ///
+    /// Nobody has the lock, and no other thread takes it until the guard is dropped.
+    #[cfg(loom)]
+    #[expect(unsafe_code, reason = "the same interface as without loom")]
+    pub unsafe fn lock_alone(&self) -> Guard<'_, T, K> {
+        self.lock()
     }
 
     /// Takes the lock.

@@ -62,6 +62,9 @@ pub trait Byte: sealed::Sealed + fmt::Debug {
     fn lock(&self);
     /// Takes it if it is free.
     fn try_lock(&self) -> bool;
+    /// Takes it where it is free and no other thread takes it meanwhile.
+    #[cfg(not(loom))]
+    fn lock_alone(&self);
     /// Gives it back. Only by its holder.
     fn unlock(&self);
 }
@@ -78,6 +81,12 @@ impl Byte for SpinByte {
     #[inline]
     fn try_lock(&self) -> bool {
         self.try_lock()
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    fn lock_alone(&self) {
+        self.lock_alone();
     }
 
     #[inline]
@@ -105,6 +114,12 @@ impl Byte for Held {
     #[inline]
     fn try_lock(&self) -> bool {
         !self.0.replace(true)
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    fn lock_alone(&self) {
+        self.lock();
     }
 
     #[inline]

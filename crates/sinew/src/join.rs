@@ -301,7 +301,9 @@ impl<T> JoinHandle<T> {
         // SAFETY: moved out once: the handle's own drop, which would see to the result, does not run.
         let block = unsafe { ptr::read(&raw const this.block) };
         // SAFETY: it has ended, and `this` was the handle.
-        unsafe { body::take_result(&block) }
+        let result = unsafe { body::take_result(&block) };
+        block.part();
+        result
     }
 
     /// Waits for the end; the value stays. Any number of parties may wait.
@@ -426,8 +428,18 @@ pub(crate) fn wait_for_end(
         return Err(WaitError::Deadlock);
     }
     let joiners = &block.joiners;
-    let guard = joiners.lock();
-    if block.life.join(is_sole) == Join::Ended {
+    let is_here = is_sole
+        && waiting
+            .block()
+            .is_some_and(|me| ptr::eq(me.door.load(Relaxed), block.door.load(Relaxed)))
+        && !block.life.is_away();
+    let (guard, join) = if is_here {
+        // SAFETY: who consumes the handle is the last to join by it, and the coroutine ends on this thread.
+        (unsafe { joiners.lock_alone() }, block.life.join_here())
+    } else {
+        (joiners.lock(), block.life.join(is_sole))
+    };
+    if join == Join::Ended {
         return Ok(());
     }
     let record = Record {
@@ -457,7 +469,7 @@ impl<T> JoinHandle<T> {
         // SAFETY: this is the handle's end.
         let payload = unsafe { body::abandon(NonNull::from(&*this.block)) };
         // SAFETY: the reference is given up once: the handle's own drop does not run.
-        drop(unsafe { ptr::read(&raw const this.block) });
+        unsafe { ptr::read(&raw const this.block) }.part();
         payload
     }
 }
@@ -465,6 +477,7 @@ impl<T> JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let id = self.block.id();
+        let _left = self.block.left();
         // SAFETY: this is the handle's end.
         if let Some(payload) = unsafe { body::abandon(NonNull::from(&*self.block)) } {
             unhandled::report(id, payload);

@@ -406,6 +406,23 @@ impl BlockRef {
         Self(NonNull::from(block))
     }
 
+    /// The reference that the coroutine's end has left to its handle, which this one is and which goes, if it has left one.
+    #[inline]
+    pub(crate) fn left(&self) -> Option<Self> {
+        self.life.take_left().then(|| Self(self.0))
+    }
+
+    /// The handle's reference goes, and with it the one that was left to it, if there is one.
+    #[inline]
+    pub(crate) fn part(self) {
+        // ORDERING: Acquire, as in the drop: these two are all there are.
+        let left = self.left();
+        if left.is_some() && self.refs.load(Acquire) == 2 {
+            self.refs.store(1, Relaxed);
+            std::mem::forget(left);
+        }
+    }
+
     /// Gives the count to the caller, who will [`adopt`](Self::adopt) it again.
     pub(super) fn into_raw(self) -> NonNull<Block> {
         std::mem::ManuallyDrop::new(self).0

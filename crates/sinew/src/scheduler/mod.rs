@@ -487,7 +487,14 @@ impl Scheduler {
         }
         // A joiner that is not seen here sees DONE: both set their bit in the same word before they look.
         if block.life.is_waited() {
-            let waiting = block.joiners.lock().claim_all(Reason::Woken);
+            let mut joiners = if block.life.is_joined_here() {
+                // SAFETY: that is what it says; and the joiner does not run meanwhile.
+                unsafe { block.joiners.lock_alone() }
+            } else {
+                block.joiners.lock()
+            };
+            let waiting = joiners.claim_all(Reason::Woken);
+            drop(joiners);
             waiting.wake_all();
         }
         let alive = &self.door.figures.alive;
@@ -789,8 +796,12 @@ fn run_body(
     let reusable = !this.has(flag::OWN_STACK);
     // What goes with the block may run code of the user's, which must not wait as a coroutine that has ended.
     scheduler.set_current(ptr::null());
-    // SAFETY: the scheduler's reference, which I3 gives up with the end.
-    drop(unsafe { BlockRef::adopt(block) });
+    if this.life.is_joined_here() {
+        this.life.leave();
+    } else {
+        // SAFETY: the scheduler's reference, which I3 gives up with the end.
+        drop(unsafe { BlockRef::adopt(block) });
+    }
     let budget = scheduler.budget.get();
     if reusable
         && budget > 0

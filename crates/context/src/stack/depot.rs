@@ -24,6 +24,7 @@ mod tests;
 use super::cache::Counts;
 use super::error::{Limit, StackError};
 use super::guard::{self, GuardKind};
+use super::page_bytes;
 use super::slab::{Slab, Slot, SlotLayout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,6 +33,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 const SLAB_SLOTS_MIN: usize = 16;
 /// Slots of its largest.
 const SLAB_SLOTS_MAX: usize = 16_384;
+/// How many fresh slots are prepared at a time, in slabs of at least [`AHEAD_SLAB_SLOTS`]: their guards, and the page of each that its
+/// coroutine will touch first.
+// PERF: two system calls for sixteen stacks instead of a call and a fault for each: 0.5 of the 2.1 µs that the kernel takes for one.
+const AHEAD: usize = 16;
+const AHEAD_SLAB_SLOTS: usize = 256;
 /// No slab is larger, unless one slot is.
 const SLAB_BYTES_MAX: usize = 4 << 30;
 
@@ -147,6 +153,8 @@ struct Pool {
     free: Vec<Slot>,
     /// The newest slab and its first slot never handed out.
     fresh: Option<(&'static Slab, usize)>,
+    /// The first slot of that slab that has not been prepared.
+    unprepared: usize,
     /// Slots in all slabs.
     slots: usize,
     /// Slots of the slab to come next; zero before the first.
@@ -224,15 +232,41 @@ impl Class {
             Some((slab, index)) if index < slab.slots() => (slab, index),
             _ => (self.grow(pool)?, 0),
         };
-        let slot = slab.slot(index);
-        let guard_bytes = self.layout.guard_bytes;
-        if guard_bytes > 0 {
+        if index >= pool.unprepared {
             // INVARIANT: I2; on an error the slot stays fresh.
-            // SAFETY: the low end of a slot never handed out: nobody has put anything there.
-            unsafe { guard::install(self.depot.guard_kind(), slot.start(), guard_bytes) }?;
+            pool.unprepared = index + self.prepare(slab, index)?;
         }
         pool.fresh = Some((slab, index + 1));
-        Ok(slot)
+        Ok(slab.slot(index))
+    }
+
+    /// Gives slots from this index on their guards; says how many.
+    fn prepare(&self, slab: &'static Slab, index: usize) -> Result<usize, StackError> {
+        let kind = self.depot.guard_kind();
+        let SlotLayout {
+            guard_bytes,
+            is_pooled,
+            ..
+        } = self.layout;
+        if guard_bytes == 0 {
+            return Ok(1);
+        }
+        let many = kind == GuardKind::Marked && is_pooled && slab.slots() >= AHEAD_SLAB_SLOTS;
+        if many && index + AHEAD <= slab.slots() {
+            let slots: [Slot; AHEAD] = std::array::from_fn(|at| slab.slot(index + at));
+            // SAFETY: as below.
+            if unsafe { guard::mark_all(slots.map(Slot::start), guard_bytes) } {
+                let page = page_bytes();
+                // SAFETY: the last page of a slot is a part of it.
+                let tops = slots.map(|slot| unsafe { slot.end().sub(page) });
+                guard::bring_in_all(tops, page);
+                return Ok(AHEAD);
+            }
+        }
+        let start = slab.slot(index).start();
+        // SAFETY: the low end of a slot never handed out: nobody has put anything there.
+        unsafe { guard::install(kind, start, guard_bytes) }?;
+        Ok(1)
     }
 
     /// Maps the next slab: twice the last one, less where that much address space is refused.
@@ -259,6 +293,7 @@ impl Class {
             }
         };
         pool.fresh = Some((slab, 0));
+        pool.unprepared = 0;
         pool.slots += slots;
         pool.slots_next = slots * 2;
         Ok(slab)

@@ -99,6 +99,53 @@ pub(super) unsafe fn install(
     })
 }
 
+/// Marks `bytes` at each of these addresses, in one call (Linux 6.16). Says whether all were: if not, some may be.
+///
+/// # Safety
+///
+/// As for [`install`], for each.
+pub(super) unsafe fn mark_all<const N: usize>(starts: [NonNull<u8>; N], bytes: usize) -> bool {
+    // SAFETY: the caller gave the ranges up; markers replace their pages.
+    unsafe { advise_all(starts, bytes, MADV_GUARD_INSTALL) }
+}
+
+/// Has the kernel bring in the memory of `bytes` at each of these addresses, in one call. Nothing depends on its doing so.
+pub(super) fn bring_in_all<const N: usize>(starts: [NonNull<u8>; N], bytes: usize) {
+    // SAFETY: the content of the memory stays as it is.
+    let _brought_in = unsafe { advise_all(starts, bytes, libc::MADV_POPULATE_WRITE) };
+}
+
+/// Names the calling process to the system calls that take a `pidfd`, since Linux 6.14. In a child of a fork that is the child.
+const PIDFD_SELF: libc::c_int = -10_000;
+
+/// `process_madvise(2)` on memory of this process.
+///
+/// # Safety
+///
+/// What the advice does to the memory is the caller's to allow.
+unsafe fn advise_all<const N: usize>(
+    starts: [NonNull<u8>; N],
+    bytes: usize,
+    advice: libc::c_int,
+) -> bool {
+    let ranges = starts.map(|start| libc::iovec {
+        iov_base: start.as_ptr().cast(),
+        iov_len: bytes,
+    });
+    // SAFETY: the ranges are `N`; the kernel checks the addresses, and the caller vouches for the advice.
+    let advised = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            PIDFD_SELF,
+            ranges.as_ptr(),
+            N,
+            advice,
+            0_u32,
+        )
+    };
+    usize::try_from(advised) == Ok(N * bytes)
+}
+
 /// Whether a marked page refuses the kernel's own reads and writes.
 fn marks_hold() -> bool {
     let bytes = page_bytes();

@@ -176,6 +176,12 @@ impl Slot {
         unsafe { self.slab.start.add(offset) }
     }
 
+    /// One past the highest address, where the next slot begins.
+    pub(super) fn end(self) -> NonNull<u8> {
+        // SAFETY: at most the end of the slab's mapping.
+        unsafe { self.start().add(self.slab.layout.stride_bytes) }
+    }
+
     /// The lowest usable address.
     #[inline]
     pub(super) fn limit(self) -> NonNull<u8> {

@@ -39,6 +39,13 @@ impl Queue {
         self.tail.is_null()
     }
 
+    /// The address of the newest node, if there is one: for hints.
+    #[inline]
+    #[must_use]
+    pub fn newest(&self) -> *const Node {
+        self.tail
+    }
+
     /// Appends a node.
     ///
     /// # Safety
@@ -299,6 +306,7 @@ impl WakeList {
     }
 
     /// Wakes them all, in the order they were added. Called without the primitive's lock.
+    #[inline]
     pub fn wake_all(mut self) -> usize {
         let mut count = 0;
         while !self.head.is_null() {

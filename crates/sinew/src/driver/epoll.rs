@@ -18,6 +18,9 @@ use crate::sys::{self, clock};
 const KNOCK: u64 = u64::MAX;
 /// How many events one call takes at most.
 const EVENTS_MAX: usize = 256;
+/// How many events later one is that is some way off, and one that is near.
+const FAR: usize = 8;
+const NEAR: usize = 4;
 
 /// The epoll driver.
 pub(crate) struct Epoll {
@@ -59,7 +62,12 @@ impl Driver for Epoll {
         clock::now_ns()
     }
 
-    fn poll(&mut self, deadline_ns: Option<u64>, report: &mut dyn FnMut(u64, Ready)) {
+    fn poll(
+        &mut self,
+        deadline_ns: Option<u64>,
+        ahead: &mut dyn FnMut(u64, bool),
+        report: &mut dyn FnMut(u64, Ready),
+    ) {
         let timeout = deadline_ns.map(|deadline_ns| {
             let now_ns = if deadline_ns == 0 { 0 } else { clock::now_ns() };
             Duration::from_nanos(deadline_ns.saturating_sub(now_ns))
@@ -69,7 +77,12 @@ impl Driver for Epoll {
         if sys::epoll::wait(self.epoll.as_fd(), &mut self.events, timeout).is_err() {
             return;
         }
-        for event in &self.events {
+        for (index, event) in self.events.iter().enumerate() {
+            for (distance, is_near) in [(FAR, false), (NEAR, true)] {
+                if let Some(event) = self.events.get(index + distance) {
+                    ahead(event.u64, is_near);
+                }
+            }
             let token = event.u64;
             if token == KNOCK {
                 continue;

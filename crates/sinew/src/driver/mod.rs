@@ -42,8 +42,14 @@ pub(crate) trait Driver {
     fn now_ns(&self) -> u64;
 
     /// Waits until something is ready, another thread knocks, or `deadline_ns` has come (`None`: no deadline; `Some(0)`:
-    /// do not wait), and reports each ready registration by the token it was registered with.
-    fn poll(&mut self, deadline_ns: Option<u64>, report: &mut dyn FnMut(u64, Ready));
+    /// do not wait), and reports each ready registration by the token it was registered with. Each token is given to `ahead` twice
+    /// before: when its report is some way off, and when it is near.
+    fn poll(
+        &mut self,
+        deadline_ns: Option<u64>,
+        ahead: &mut dyn FnMut(u64, bool),
+        report: &mut dyn FnMut(u64, Ready),
+    );
 
     /// Registers a descriptor for both directions, edge-triggered, under `token`.
     fn register(&mut self, fd: RawFd, token: u64) -> io::Result<()>;

@@ -71,6 +71,7 @@ pub(super) fn wait_ready(
                 Direction::Write => Kind::Writable,
             };
             let object = usize::try_from(number).unwrap_or(0);
+            scheduler.foresee();
             let reason = waiting.suspend(Record {
                 kind,
                 object,

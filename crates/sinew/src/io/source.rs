@@ -13,11 +13,13 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use sinew_core::wait::{Node, Polled, Queue, Reason, WakeList};
 
 use crate::driver::{Driver, Ready, lend};
+use crate::scheduler::block::Block;
+use crate::sys::ahead::prefetch;
 
 /// A direction of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -301,6 +303,18 @@ impl Sources {
         match self.get(fd) {
             Some(source) => leave(source.queue(direction), party),
             None => leave(&mut Queue::new(), party),
+        }
+    }
+
+    /// An event is about to be reported: what that touches is fetched, first the place, then who waits to read there.
+    pub(crate) fn expect(&self, token: u64, is_near: bool) {
+        let Some(source) = self.by_fd.get((token & u64::from(u32::MAX)) as usize) else {
+            return;
+        };
+        if is_near {
+            Block::prefetch_waiting(source.readers.newest());
+        } else {
+            prefetch(ptr::from_ref(source).cast());
         }
     }
 

@@ -78,9 +78,20 @@ impl ReadyQueue {
         len
     }
 
+    /// The next one after a queued one.
+    #[inline]
+    pub(super) fn after(&self, block: NonNull<Block>) -> Option<NonNull<Block>> {
+        // SAFETY: a queued block is alive.
+        let link = NonNull::from(unsafe { &block.as_ref().link });
+        // SAFETY: the queue owns its links.
+        let next = NonNull::new(unsafe { Link::next(link) })?;
+        // SAFETY: all links here are blocks'.
+        Some(unsafe { Block::of_link(next) })
+    }
+
     /// The oldest one, left in place.
     #[inline]
-    fn peek(&self) -> Option<NonNull<Block>> {
+    pub(super) fn peek(&self) -> Option<NonNull<Block>> {
         let head = NonNull::new(self.head.get())?;
         // SAFETY: all links here are blocks'.
         Some(unsafe { Block::of_link(head) })

@@ -24,7 +24,7 @@ use sinew_core::inbox::Link;
 use crate::scheduler::block::{Block, BlockRef};
 use crate::scheduler::park_cell::Park;
 use crate::scheduler::{current, unhandled};
-use crate::sys::memory::{self, PAGE_BYTES};
+use crate::sys::ahead::{self, PAGE_BYTES};
 
 /// Blocks in the first chunk; each later one is twice the one before, up to the most.
 const CHUNK_BLOCKS_MIN: usize = 256;
@@ -236,7 +236,7 @@ fn bring_in(chunk: &Chunk, used: usize) {
     if let Some(bytes) = bytes.checked_sub(below) {
         // SAFETY: inside of the chunk.
         let start = unsafe { start.add(below) };
-        memory::bring_in(start, bytes - bytes % PAGE_BYTES);
+        ahead::bring_in(start, bytes - bytes % PAGE_BYTES);
     }
 }
 

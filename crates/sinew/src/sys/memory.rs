@@ -1,8 +1,7 @@
-//! Reading memory of this process by the kernel: a wrong address is an error and no fault. And having it brought in before it is touched.
-#![expect(unsafe_code, reason = "calls process_vm_readv and madvise")]
+//! Reading memory of this process by the kernel: a wrong address is an error and no fault.
+#![expect(unsafe_code, reason = "calls process_vm_readv")]
 
 use std::io;
-use std::ptr::NonNull;
 
 /// The words at this address.
 ///
@@ -28,16 +27,6 @@ pub(crate) fn read_words<const N: usize>(address: usize) -> io::Result<[usize; N
         Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
         Err(_) => Err(io::Error::last_os_error()),
     }
-}
-
-/// The alignment of what is brought in, and the least: one page, or a part of one.
-pub(crate) const PAGE_BYTES: usize = 4096;
-
-/// Has the kernel bring in the pages of allocated memory that are about to be written to, in one call where each would be a fault of its own. Kernels
-/// before 5.14 refuse, and nothing depends on the answer.
-pub(crate) fn bring_in(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the content of the memory stays as it is, whoever owns it.
-    unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Every system call of the runtime is in this folder or goes through rustix from the driver and the I/O types.
 
+pub(crate) mod ahead;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 #[cfg(feature = "backtrace")]

@@ -163,6 +163,7 @@ impl Wheel {
     ///
     /// Until the node has been popped or removed, or the wheel has been dropped, it must not be
     /// moved or freed, nor its memory borrowed exclusively.
+    #[inline]
     pub unsafe fn insert(&mut self, node: NonNull<TimerNode>, deadline_ns: u64) {
         // SAFETY: the caller vouches that the node is there and is not borrowed exclusively.
         let linked = unsafe { deref(node) };
@@ -333,6 +334,7 @@ impl Wheel {
     }
 
     /// Appends a node to the slot it belongs in. `linked` is `node`, dereferenced.
+    #[inline]
     fn link(&mut self, node: NonNull<TimerNode>, linked: &TimerNode) {
         let index = self.place(tick_due(linked.deadline_ns.load(Relaxed)));
         let before = self.tails[index].replace(node);

@@ -197,7 +197,11 @@ fn settle_slow<T>(locals: &Locals, result: Result<T, JoinError>) -> Result<T, Jo
 #[inline]
 pub(crate) fn close(block: &Block) -> Option<Payload> {
     // Without an extra part there are none, and nothing of the user's runs any more in this coroutine that could make any.
-    let locals = &block.extra()?.locals;
+    close_slow(&block.extra()?.locals)
+}
+
+#[cold]
+fn close_slow(locals: &Locals) -> Option<Payload> {
     let panic = locals.destroy();
     locals.is_closed.set(true);
     locals.slots.take();
@@ -205,14 +209,14 @@ pub(crate) fn close(block: &Block) -> Option<Payload> {
 }
 
 /// The clones that a child of a coroutine starts with.
-pub(crate) struct Inherited(Vec<Slot>);
+pub(crate) struct Inherited(Option<Vec<Slot>>);
 
 /// Clones what a child of `parent` inherits.
 #[inline]
 pub(crate) fn inherited(parent: Option<&Block>) -> Inherited {
     match parent.and_then(Block::extra) {
         Some(extra) => inherited_slow(&extra.locals),
-        None => Inherited(Vec::new()),
+        None => Inherited(None),
     }
 }
 
@@ -229,7 +233,7 @@ fn inherited_slow(locals: &Locals) -> Inherited {
         })
         .collect();
     if of_parent.is_empty() {
-        return Inherited(Vec::new());
+        return Inherited(None);
     }
     // A stand-alone coroutine must not suspend in a clone: the spawn goes on in this scheduler.
     let _fence = Fence::raise();
@@ -240,15 +244,15 @@ fn inherited_slow(locals: &Locals) -> Inherited {
         };
         of_parent.into_iter().filter_map(clone).collect()
     });
-    Inherited(clones)
+    Inherited(Some(clones))
 }
 
 impl Inherited {
     /// Gives them to the child, which is new and of the same thread.
     #[inline]
     pub(crate) fn give(self, child: &Block) {
-        if !self.0.is_empty() {
-            *child.extra_or_new().locals.slots.borrow_mut() = self.0;
+        if let Some(slots) = self.0 {
+            *child.extra_or_new().locals.slots.borrow_mut() = slots;
         }
     }
 }

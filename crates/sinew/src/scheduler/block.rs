@@ -197,6 +197,7 @@ impl Block {
         unsafe { timer.byte_sub(offset_of!(Self, timer)) }.cast()
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.id.load(Relaxed)
     }

@@ -9,11 +9,12 @@
 //! - I3. `alive` counts the blocks that were spawned and have not ended; the scheduler has one reference to each.
 //! - I4. No reference into `wheel`, `stacks`, `driver` or `sources` is held across a switch or while user code runs.
 //! - I5. `dying` holds the stack of the coroutine that ended last: someone may still be
-//!   leaving it. Nobody takes it, except from the scheduler's own frame or when another coroutine ends.
+//!   leaving it. Nobody takes it, except from the scheduler's own frame, from another coroutine's stack or when another coroutine ends.
 //!
 //! # How it runs
 //!
-//! A coroutine that stops switches straight to the next ready one ([`Scheduler::switch_out`]); one that ends
+//! A coroutine that stops switches straight to the next ready one ([`Scheduler::switch_out`]), also to an unstarted one on
+//! the stack of one that has ended; one that ends
 //! runs the next unstarted one in place, on the same stack ([`coroutine_main`]). The scheduler's own frame
 //! ([`Scheduler::run_loop`]) is entered when nothing is ready, when an unstarted coroutine needs a stack, and after
 //! every [`BUDGET`] switches, to look at the inbox, the timers, the descriptors and the posts, of which it runs as many at
@@ -39,6 +40,7 @@ pub(crate) mod door;
 pub(crate) mod exit;
 pub(crate) mod extra;
 pub(crate) mod forced;
+mod foresight;
 pub(crate) mod limit;
 pub(crate) mod object;
 pub(crate) mod order;
@@ -285,9 +287,21 @@ impl Scheduler {
     /// frame.
     #[inline]
     fn next_target(&self) -> *const Context {
+        self.next_target_or(|| None)
+    }
+
+    /// The same, from the stack of a coroutine that stops: one that has not started runs next, too, if the stack of one that has ended is
+    /// at hand for it.
+    #[inline]
+    fn next_target_or_new(&self) -> *const Context {
+        self.next_target_or(|| self.begin_next())
+    }
+
+    #[inline(always)]
+    fn next_target_or(&self, new: impl FnOnce() -> Option<NonNull<Block>>) -> *const Context {
         let budget = self.budget.get();
         if budget > 0
-            && let Some(next) = self.ready.pop_started()
+            && let Some(next) = self.ready.pop_started().or_else(new)
         {
             self.budget.set(budget - 1);
             self.set_current(next.as_ptr());
@@ -296,6 +310,22 @@ impl Scheduler {
         }
         self.set_current(ptr::null());
         self.context.get()
+    }
+
+    /// Takes the oldest ready coroutine out and gives it the stack of the one that ended last, if it has not started and may have it.
+    #[inline(never)]
+    fn begin_next(&self) -> Option<NonNull<Block>> {
+        // I5: it was left before what runs here was entered.
+        let stack = self.dying.take()?;
+        if self.stack_plan.config.is_of(&stack)
+            && let Some(next) = self.ready.pop_for_reuse()
+        {
+            // SAFETY: a queued block is alive.
+            self.begin(unsafe { next.as_ref() }, stack);
+            return Some(next);
+        }
+        self.dying.set(Some(stack));
+        None
     }
 
     /// Lets everything else that is ready have its turn.
@@ -339,7 +369,7 @@ impl Scheduler {
         }
         self.switch_out(me);
         let reason = me.waiter.word.finish();
-        if me.timer.is_linked() {
+        if deadline_ns.is_some() && me.timer.is_linked() {
             // SAFETY: I4.
             let wheel = unsafe { &mut *self.wheel.get() };
             // SAFETY: it is in this wheel.
@@ -442,13 +472,7 @@ impl Scheduler {
                 {
                     stack.clean();
                 }
-                // SAFETY: a new stack: nothing lies there.
-                let base = unsafe { Estate::lay(stack.base()) };
-                self.bind(block, stack);
-                let address = ptr::from_ref(block).expose_provenance();
-                // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
-                let context = unsafe { prepare(base, coroutine_main, address, self.context.get()) };
-                block.set_context(context);
+                self.begin(block, stack);
                 true
             }
             Err(error) => {
@@ -466,6 +490,18 @@ impl Scheduler {
                 false
             }
         }
+    }
+
+    /// Makes a coroutine ready to run on a stack that nobody is on.
+    #[inline]
+    fn begin(&self, block: &Block, stack: Stack) {
+        // SAFETY: a new stack: nothing lies there.
+        let base = unsafe { Estate::lay(stack.base()) };
+        self.bind(block, stack);
+        let address = ptr::from_ref(block).expose_provenance();
+        // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
+        let context = unsafe { prepare(base, coroutine_main, address, self.context.get()) };
+        block.set_context(context);
     }
 
     /// Makes the stack the block's: from here on it is started, and pinned.
@@ -530,7 +566,8 @@ impl Scheduler {
         };
         let mut driver = self.driver.borrow_mut();
         let sources = &self.sources;
-        driver.poll(deadline_ns, &mut |token, ready| {
+        let mut ahead = |token, is_near| sources.borrow().expect(token, is_near);
+        driver.poll(deadline_ns, &mut ahead, &mut |token, ready| {
             sources.borrow_mut().report(token, ready)
         });
         drop(driver);

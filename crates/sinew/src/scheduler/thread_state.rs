@@ -55,7 +55,7 @@ impl Scheduler {
     fn switch_away(&self, me: &Block) {
         let errno = self.thread_state.errno;
         let number = errno.get();
-        let target = self.next_target();
+        let target = self.next_target_or_new();
         // SAFETY: `me` runs now; the target was saved when it stopped, is of this thread, and its stack is
         // intact: it is alive, or it is the scheduler's frame.
         unsafe { switch(me.context.get(), target, 0) };

@@ -29,6 +29,7 @@ use super::page_bytes;
 use crate::tools::valgrind;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// From the kernel's `asm-generic/mman-common.h`; libc does not name it on every target yet.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
@@ -105,8 +106,18 @@ pub(super) unsafe fn install(
 ///
 /// As for [`install`], for each.
 pub(super) unsafe fn mark_all<const N: usize>(starts: [NonNull<u8>; N], bytes: usize) -> bool {
+    static REFUSED: AtomicBool = AtomicBool::new(false);
+    // ORDERING: relaxed, here and below; whoever does not see it asks once more.
+    if REFUSED.load(Ordering::Relaxed) {
+        return false;
+    }
     // SAFETY: the caller gave the ranges up; markers replace their pages.
-    unsafe { advise_all(starts, bytes, MADV_GUARD_INSTALL) }
+    let marked = unsafe { advise_all(starts, bytes, MADV_GUARD_INSTALL) };
+    if !marked {
+        // ORDERING: relaxed, as above.
+        REFUSED.store(true, Ordering::Relaxed);
+    }
+    marked
 }
 
 /// Has the kernel bring in the memory of `bytes` at each of these addresses, in one call. Nothing depends on its doing so.

@@ -2,6 +2,8 @@
 #![expect(unsafe_code, reason = "exercises the unsafe parts of the module")]
 
 use super::*;
+use crate::stack::StackConfig;
+use crate::stack::depot::Depot;
 use crate::stack::slab::map_pages;
 
 /// Whether the kernel, and so this process, may read and write the page.
@@ -46,6 +48,43 @@ fn both_kinds_close_exactly_their_pages_and_survive_a_discard() {
         assert_guards_middle_page(GuardKind::Marked);
     } else {
         println!("skipped: this kernel has no MADV_GUARD_INSTALL");
+    }
+}
+
+#[test]
+fn pages_marked_in_one_call_are_closed_and_no_others() {
+    if chosen() != GuardKind::Marked {
+        println!("skipped: this kernel has no MADV_GUARD_INSTALL");
+        return;
+    }
+    let page = page_bytes();
+    let start = map_pages(5 * page).unwrap();
+    // SAFETY: the pages are ours.
+    let marked = unsafe { mark_all([at_page(start, 1), at_page(start, 3)], page) };
+    bring_in_all([start, at_page(start, 2)], page);
+    if marked {
+        assert!(is_closed(at_page(start, 1)) && is_closed(at_page(start, 3)));
+    } else {
+        println!("skipped: this kernel does not take several ranges");
+    }
+    for open in [0, 2, 4] {
+        assert!(is_open(at_page(start, open)), "{open}");
+    }
+    // SAFETY: mapped above.
+    unsafe { libc::munmap(start.as_ptr().cast(), 5 * page) };
+}
+
+#[test]
+fn each_of_many_fresh_stacks_has_its_guard() {
+    for kind in [Some(GuardKind::Protected), None] {
+        let depot = Box::leak(Box::new(Depot::new(kind)));
+        let class = depot.class(StackConfig::new(0, 0).unwrap().layout());
+        // Enough for slabs whose slots are prepared one by one, and for those where many are together.
+        for number in 0..1_200 {
+            let slot = class.take().unwrap();
+            assert!(is_closed(slot.start()), "{number}, {kind:?}");
+            assert!(is_open(slot.limit()), "{number}, {kind:?}");
+        }
     }
 }
 

@@ -198,12 +198,13 @@ impl Life {
     /// arrived.
     #[inline]
     pub fn join_here(&self) -> Join {
-        // ORDERING: Relaxed: this thread alone changes the word from here on. Whoever had the handle before is over with it.
+        // This thread alone changes the word from here on: whoever had the handle before is over with it.
         let now = self.0.load(Relaxed);
         if now & DONE != 0 {
             return Join::Ended;
         }
-        self.0.store(now | WAITED | SOLE | HERE, Relaxed);
+        // ORDERING: Release: who sees that the handle is the join's alone sees what was done by it before.
+        self.0.store(now | WAITED | SOLE | HERE, Release);
         Join::Wait
     }
 

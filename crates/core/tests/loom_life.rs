@@ -265,6 +265,62 @@ fn several_wait_and_one_takes() {
     });
 }
 
+// contract: S14
+#[test]
+fn an_end_that_is_joined_on_its_own_thread_is_seen_with_what_came_before() {
+    check(5, || {
+        let body = Body::new();
+        let watchers: Vec<_> = (0..2)
+            .map(|_| {
+                let body = body.clone();
+                thread::spawn(move || {
+                    if body.life.is_done() {
+                        // SAFETY: it is not changed before the watchers are over.
+                        let result = body.result.with(|result| unsafe { *result });
+                        assert_eq!(result, 1);
+                    }
+                })
+            })
+            .collect();
+        assert_eq!(body.life.join_here(), Join::Wait);
+        body.end();
+        assert!(body.life.is_joined_here());
+        body.life.leave();
+        assert!(body.life.take_left());
+        for watcher in watchers {
+            watcher.join().unwrap();
+        }
+        body.consume();
+        body.check();
+    });
+}
+
+// contract: S14
+#[test]
+fn a_join_on_its_own_thread_that_gives_up_leaves_nothing_to_the_handle() {
+    check(5, || {
+        for ends_first in [false, true] {
+            let body = Body::new();
+            assert_eq!(body.life.join_here(), Join::Wait);
+            if ends_first {
+                body.end();
+                assert!(!body.life.take_left());
+                body.abandon();
+                assert!(
+                    !body.life.is_joined_here(),
+                    "the scheduler gives its own up"
+                );
+            } else {
+                assert!(!body.life.take_left());
+                body.abandon();
+                body.end();
+                assert!(!body.life.is_joined_here());
+            }
+            body.check();
+        }
+    });
+}
+
 /// What a coroutine has for its cancel: the flag, and the call that brings it to the owner.
 struct Cancel {
     requested: AtomicBool,

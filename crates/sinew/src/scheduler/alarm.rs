@@ -7,7 +7,7 @@
 //! - I1. A node in a scheduler's wheel is a block's or an alarm's, and its address tells which: the two lie at different places modulo
 //!   16, where both records begin.
 //! - I2. A linked alarm's scheduler is alive: what is linked still when that ends is taken out of the wheel.
-//! - I3. The callback is in its place until `is_armed` is cleared, by whoever moves it out: to run it, or to drop it. Of the alarm nothing
+//! - I3. The callback is in its place until `scheduler` is cleared, by whoever moves it out: to run it, or to drop it. Of the alarm nothing
 //!   is touched from there on, as the callback may own it.
 #![expect(unsafe_code, reason = "finds a timer's owner by its address")]
 
@@ -36,8 +36,8 @@ pub(crate) struct Alarm {
     /// I1.
     _apart: [u64; (OF_BLOCK == 0) as usize],
     node: TimerNode,
-    scheduler: *const Scheduler,
-    is_armed: Cell<bool>,
+    /// Null once the callback has been moved out.
+    scheduler: Cell<*const Scheduler>,
     ways: &'static Ways,
 }
 
@@ -67,7 +67,7 @@ impl<F: FnOnce() + 'static> Typed<F> {
     unsafe fn take(alarm: NonNull<Alarm>) -> F {
         let this = alarm.cast::<Self>();
         // SAFETY: the caller's duty.
-        unsafe { alarm.as_ref() }.is_armed.set(false);
+        unsafe { alarm.as_ref() }.scheduler.set(ptr::null());
         // SAFETY: I3.
         ManuallyDrop::into_inner(unsafe { ptr::read(&raw const (*this.as_ptr()).callback) })
     }
@@ -80,7 +80,7 @@ impl<F: FnOnce() + 'static> Typed<F> {
 
     unsafe fn free(alarm: NonNull<Alarm>) {
         // SAFETY: the caller owns the record.
-        let is_armed = unsafe { alarm.as_ref() }.is_armed.get();
+        let is_armed = !unsafe { alarm.as_ref() }.scheduler.get().is_null();
         // SAFETY: of this type, and armed.
         let callback = is_armed.then(|| unsafe { Self::take(alarm) });
         // SAFETY: allocated as a box of this type; nothing in it needs a drop any more, and nobody uses it.
@@ -101,8 +101,7 @@ impl Alarm {
             alarm: Self {
                 _apart: [0; _],
                 node: TimerNode::new(),
-                scheduler,
-                is_armed: Cell::new(true),
+                scheduler: Cell::new(scheduler),
                 ways: const { &Typed::<F>::WAYS },
             },
             callback: ManuallyDrop::new(callback),
@@ -124,7 +123,7 @@ impl Alarm {
     pub(crate) unsafe fn is_armed(this: NonNull<Self>) -> bool {
         // SAFETY: the caller's.
         let alarm = unsafe { this.as_ref() };
-        alarm.is_armed.get() && alarm.node.is_linked()
+        alarm.node.is_linked()
     }
 
     /// Takes the timer out of the wheel, if it is in, and frees it; the callback is dropped, unless it has run.
@@ -137,7 +136,7 @@ impl Alarm {
         let alarm = unsafe { this.as_ref() };
         if alarm.node.is_linked() {
             // SAFETY: I2.
-            let scheduler = unsafe { &*alarm.scheduler };
+            let scheduler = unsafe { &*alarm.scheduler.get() };
             // SAFETY: I4 of the scheduler.
             let wheel = unsafe { &mut *scheduler.wheel.get() };
             // SAFETY: it is in this wheel.

@@ -3,8 +3,8 @@
 //! Owns: nothing. Thread: the scheduler's.
 //!
 //! Between two turns of one of a thousand connections the kernel's work for the others has driven its coroutine out of the cache: the
-//! control block, the frames that it returns through, the line of the page table. To miss these one after the other takes as long as a third of
-//! the system calls. So whoever stops for a descriptor has the frames of the second in line fetched, and the block of the third, of which the
+//! control block, the frames that it returns through, the line of the page table. To miss these one after the other is a tenth of
+//! what a request costs there. So whoever stops for a descriptor has the frames of the second in line fetched, and the block of the third, of which the
 //! next one will need the stack pointer.
 #![expect(unsafe_code, reason = "looks at the chain of ready coroutines")]
 

@@ -14,8 +14,8 @@ use std::mem::{self, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 
+use sinew_context::Pair;
 use sinew_context::frame::Entry;
-use sinew_context::switch_final;
 
 use crate::coroutine::control::{Birth, Control};
 use crate::coroutine::estate::{Estate, Settled};
@@ -113,10 +113,9 @@ where
         let end = unsafe { &mut *end };
         // SAFETY: this is the first frame, run once.
         unsafe { Self::run(control, word, end) };
-        let word = end.as_ptr().expose_provenance();
-        let caller = control.caller.get();
-        // SAFETY: the caller's context was saved by the `switch_in` that runs this; nothing is left to be dropped here.
-        unsafe { switch_final(caller, word) }
+        let word = Word::new(end.as_ptr().expose_provenance());
+        // SAFETY: the `switch_in` that runs this entered the pair; nothing is left to be dropped here.
+        unsafe { Pair::leave_for_good(&raw const control.pair, word) }
     }
 
     /// Runs the body and leaves what it ended with in `end`, or, if nobody will take that, nothing.

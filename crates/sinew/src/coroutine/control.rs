@@ -21,17 +21,20 @@
 #![expect(unsafe_code, reason = "switches stacks")]
 
 use std::any::TypeId;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::fmt;
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::ptr;
 use std::ptr::NonNull;
-use std::{mem, ptr};
 
+#[cfg(feature = "backtrace")]
+use sinew_context::Context;
 use sinew_context::arch::stack_pointer;
 use sinew_context::frame::prepare;
 use sinew_context::stack::provided::Provided;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
-use sinew_context::{Arrival, Context, Errno, FpEnv, switch_word};
+use sinew_context::{Arrival, Errno, FpEnv, Pair};
 
 use crate::cancel::CancelToken;
 use crate::coroutine::anchor::Core;
@@ -110,10 +113,8 @@ pub(super) enum Entry {
 /// The record; see the file's head.
 #[repr(C)]
 pub(super) struct Control {
-    /// Where the body goes on.
-    pub(super) body: UnsafeCell<Context>,
-    /// Where the one who resumed goes on; the first frame links to it.
-    pub(super) caller: UnsafeCell<Context>,
+    /// Where the body goes on, and the one who resumed; the first frame links to the latter.
+    pub(super) pair: Pair,
     /// The lowest address of the stack.
     limit: Cell<usize>,
     /// I2.
@@ -159,6 +160,8 @@ pub(super) struct Control {
     name: Option<Box<str>>,
     location: &'static Location<'static>,
 }
+
+const _: () = assert!(offset_of!(Control, pair) == 0, "see `Control::of_pair`");
 
 /// The stack that a record holds.
 #[derive(Default)]
@@ -208,8 +211,7 @@ impl Control {
     #[inline(always)]
     pub(super) fn new(core: &Core, birth: Birth) -> Self {
         Self {
-            body: UnsafeCell::new(Context::EMPTY),
-            caller: UnsafeCell::new(Context::EMPTY),
+            pair: Pair::EMPTY,
             limit: Cell::new(0),
             span: Cell::new(0),
             phase: Cell::new(Phase::Ready),
@@ -469,9 +471,9 @@ impl Control {
         let entry = self.vtable.entry;
         let argument = self.whole.get().expose_provenance();
         // SAFETY: the stack is this coroutine's alone until it has ended; the record outlives that.
-        let context = unsafe { prepare(base, entry, argument, self.caller.get()) };
+        let context = unsafe { prepare(base, entry, argument, self.pair.outer.get()) };
         // SAFETY: the body does not run.
-        unsafe { *self.body.get() = context };
+        unsafe { *self.pair.inner.get() = context };
         Ok(())
     }
 
@@ -553,16 +555,15 @@ impl Control {
     /// being ended.
     #[inline(always)]
     pub(super) unsafe fn switch_in(&self, word: Word) -> Arrival {
-        // SAFETY: the body's context was prepared or saved, and has not been resumed since.
-        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
+        // SAFETY: the body was prepared or has left, and has not been entered since.
+        unsafe { Pair::enter(&raw const self.pair, word) }
     }
 
-    /// The record whose resumer goes on: what it has switched from, and is told, is that record's `caller`.
+    /// The record that the pair is the first part of.
     #[inline(always)]
-    pub(super) fn of_caller(context: *const Context) -> NonNull<Self> {
-        let address = context.addr() - mem::offset_of!(Self, caller);
-        let record = ptr::with_exposed_provenance_mut(address);
-        // SAFETY: inside of a record.
+    pub(super) fn of_pair(pair: *const Pair) -> NonNull<Self> {
+        let record = ptr::with_exposed_provenance_mut(pair.addr());
+        // SAFETY: a record's address.
         unsafe { NonNull::new_unchecked(record) }
     }
 
@@ -682,7 +683,7 @@ impl Control {
     #[cfg(feature = "backtrace")]
     pub(super) fn suspended(&self) -> (Context, std::ops::Range<usize>) {
         // SAFETY: the anchor's thread, and the body does not run: nobody writes there.
-        let context = unsafe { *self.body.get() };
+        let context = unsafe { *self.pair.inner.get() };
         (context, self.limit.get()..self.base.get())
     }
 

@@ -284,7 +284,7 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
         // SAFETY: it has just been entered; the body's side takes the value.
         let arrival = unsafe { control.switch_in(pack(&value)) };
         // The same as before. PERF: the next resume starts without waiting for a load.
-        self.control = Control::of_caller(arrival.context);
+        self.control = Control::of_pair(arrival.pair);
         let control = self.control();
         let word = arrival.word;
         if control.note_stop() {

@@ -14,9 +14,9 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
+use sinew_context::Pair;
 use sinew_context::arch::stack_pointer;
 use sinew_context::stack;
-use sinew_context::switch_beside;
 
 use crate::cancel::CancelToken;
 use crate::coroutine::control::{self, Control, ValueTypes};
@@ -91,10 +91,9 @@ impl<In, Out> Suspender<In, Out> {
         self.control.check_fp_env();
         let number = self.control.errno().get();
         let out = ManuallyDrop::new(out);
-        let body = self.control.body.get();
-        // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context, which lies above
-        // `body`, was saved by the `switch_in` that runs it. The other side takes `out`.
-        let word = unsafe { switch_beside::<1>(body, pack(&out)).word };
+        // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the `switch_in` that runs it entered the
+        // pair. The other side takes `out`.
+        let word = unsafe { Pair::leave(&raw const self.control.pair, pack(&out)).word };
         self.control.errno().set(number);
         if self.control.is_cancelled() {
             if self.control.must_end() {

@@ -132,7 +132,7 @@ where
         // SAFETY: this is its stack.
         let suspender = unsafe { Suspender::new(control) };
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let value = closure(suspender, first);
+            let value = closure(&suspender, first);
             control.check_fp_env();
             value
         }));

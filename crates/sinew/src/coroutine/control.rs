@@ -6,7 +6,7 @@
 //! Invariants
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
-//! - I2. `stack` is there exactly while frames of the body exist, or before if it was provided; `span` is its size then, unless the frames are being
+//! - I2. `stack` is there exactly while frames of the body exist, or before if it was provided; `reach` is its base then, unless the frames are being
 //!   ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
@@ -30,7 +30,7 @@ use std::ptr::NonNull;
 
 #[cfg(feature = "backtrace")]
 use sinew_context::Context;
-use sinew_context::arch::stack_pointer;
+use sinew_context::arch::{runs_within, stack_pointer};
 use sinew_context::frame::prepare;
 use sinew_context::stack::provided::Provided;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
@@ -93,6 +93,16 @@ enum Request {
     AskToken,
 }
 
+/// What a body that was resumed is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    /// A value has come in.
+    ToStop,
+    /// None has.
+    ToEnd,
+}
+
 /// The types that a coroutine is resumed with and suspends with.
 pub(super) type ValueTypes = (TypeId, TypeId);
 
@@ -118,7 +128,7 @@ pub(super) struct Control {
     /// The lowest address of the stack.
     limit: Cell<usize>,
     /// I2.
-    span: Cell<usize>,
+    reach: Cell<usize>,
     /// The thread's.
     errno: Errno,
     phase: Cell<Phase>,
@@ -213,7 +223,7 @@ impl Control {
         Self {
             pair: Pair::EMPTY,
             limit: Cell::new(0),
-            span: Cell::new(0),
+            reach: Cell::new(0),
             phase: Cell::new(Phase::Ready),
             request: Cell::new(match &birth.token {
                 _ if core.is_closing() => Request::Yes,
@@ -293,7 +303,13 @@ impl Control {
 
     #[inline]
     pub(super) fn is_cancelled(&self) -> bool {
-        self.request.get() != Request::No && self.is_cancelled_slow()
+        self.may_be_cancelled() && self.is_cancelled_slow()
+    }
+
+    /// Whether it is worth a look.
+    #[inline(always)]
+    pub(super) fn may_be_cancelled(&self) -> bool {
+        self.request.get() != Request::No
     }
 
     #[cold]
@@ -467,7 +483,7 @@ impl Control {
         let limit = limit.addr().get();
         self.limit.set(limit);
         self.base.set(base.addr());
-        self.span.set(base.addr() - limit);
+        self.reach.set(base.addr());
         let entry = self.vtable.entry;
         let argument = self.whole.get().expose_provenance();
         // SAFETY: the stack is this coroutine's alone until it has ended; the record outlives that.
@@ -491,21 +507,21 @@ impl Control {
     /// The same for every case.
     #[cold]
     #[inline(never)]
-    pub(super) fn enter_slow(&self) -> Entry {
+    pub(super) fn enter_slow(&self, word: Word) -> (Entry, Word) {
         match self.phase.get() {
             Phase::Suspended | Phase::SuspendedApart => {}
             Phase::Running | Phase::RunningApart | Phase::RunningInPanic | Phase::Done => {
-                return Entry::State;
+                return (Entry::State, word);
             }
-            Phase::Ready if self.is_cancelled() => return Entry::Unwanted,
+            Phase::Ready if self.is_cancelled() => return (Entry::Unwanted, word),
             Phase::Ready => {
                 if self.start().is_err() {
-                    return Entry::NoMemory;
+                    return (Entry::NoMemory, word);
                 }
             }
         }
         self.set_running();
-        Entry::Entered
+        (Entry::Entered, word)
     }
 
     /// Makes it Running. If it is apart, the control words are the body's from here to `note_stop`.
@@ -589,19 +605,20 @@ impl Control {
         self.errno
     }
 
-    /// The body has stopped. Says whether it has only suspended.
+    /// The body has stopped. Says whether it has only suspended. The word passes through.
     #[inline(always)]
-    pub(super) fn note_stop(&self) -> bool {
-        let plain = self.phase.get() == Phase::Running;
-        if plain {
+    pub(super) fn note_stop(&self, word: Word) -> (bool, Word) {
+        if self.phase.get() == Phase::Running {
             self.phase.set(Phase::Suspended);
+            (true, word)
+        } else {
+            self.note_stop_slow(word)
         }
-        plain || self.note_stop_slow()
     }
 
     #[cold]
     #[inline(never)]
-    fn note_stop_slow(&self) -> bool {
+    fn note_stop_slow(&self, word: Word) -> (bool, Word) {
         let is_apart = self.is_apart();
         if is_apart {
             self.take_control_words();
@@ -614,7 +631,7 @@ impl Control {
                 Phase::Suspended
             });
         }
-        suspended
+        (suspended, word)
     }
 
     /// The body's last word on its own stack: from here on it is Done.
@@ -626,7 +643,7 @@ impl Control {
     /// Gives the stack of an ended coroutine back. Whatever was to be read from it has been.
     pub(super) fn release_stack(&self) {
         debug_assert_eq!(self.phase.get(), Phase::Done);
-        self.span.set(0);
+        self.reach.set(0);
         self.limit.set(0);
         self.base.set(0);
         match self.stack.take() {
@@ -649,11 +666,14 @@ impl Control {
     }
 
     /// Whether the caller may suspend as this coroutine now: it runs on its stack, which is not being unwound.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_suspend(&self) -> bool {
-        // I2: a span of 0 refuses every address. A thread that panics is looked at more closely elsewhere.
-        stack_pointer().wrapping_sub(self.limit.get()) < self.span.get()
-            && !std::thread::panicking()
+        const LIMIT: usize = offset_of!(Control, limit);
+        const REACH: usize = offset_of!(Control, reach);
+        // I2: a reach of 0 refuses every address. A thread that panics is looked at more closely elsewhere.
+        // SAFETY: two words of the record.
+        let is_within = unsafe { runs_within::<LIMIT, REACH>(ptr::from_ref(self).cast()) };
+        is_within && !std::thread::panicking()
     }
 
     /// The closer look where `may_suspend` said no: whether it stays a no. Raises the forced unwind where one is due.
@@ -690,26 +710,32 @@ impl Control {
     /// From here on it cannot suspend.
     pub(super) fn raise_fence(&self) {
         self.fences.set(self.fences.get() + 1);
-        self.span.set(0);
+        self.reach.set(0);
     }
 
     /// Takes one fence away.
     pub(super) fn lower_fence(&self) {
         self.fences.set(self.fences.get() - 1);
         if self.fences.get() == 0 && !self.ending.get() {
-            self.span.set(self.base.get() - self.limit.get());
+            self.reach.set(self.base.get());
         }
     }
 
-    /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
-    /// unwind, or says so where there is no unwinding.
+    /// The coroutine was resumed and may have a cancel request. If it is being ended there is no value: raises the forced
+    /// unwind, or says so where there is no unwinding. The word passes through.
     #[cold]
     #[inline(never)]
-    pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && forced::is_possible(self.base.get()) {
+    pub(super) fn look_for_cancel(&self, word: Word) -> (Asked, Word) {
+        if !self.is_cancelled() {
+            return (Asked::Nothing, word);
+        }
+        if !self.ending.get() {
+            return (Asked::ToStop, word);
+        }
+        if forced::is_possible(self.base.get()) {
             self.unwind();
         }
-        self.ending.get()
+        (Asked::ToEnd, word)
     }
 
     /// Raises the forced unwind, or ends the process if the body has swallowed too many.
@@ -736,12 +762,13 @@ impl Control {
             Phase::Suspended | Phase::SuspendedApart => {
                 let of_callback = self.cancel_quietly();
                 self.ending.set(true);
-                self.span.set(0);
+                self.reach.set(0);
                 self.set_running();
                 // SAFETY: it has just been entered, and is being ended.
-                unsafe { self.switch_in(Word::uninit()) };
+                let arrival = unsafe { self.switch_in(Word::uninit()) };
                 // While ending nothing switches out, so the body has ended.
-                assert!(!self.note_stop(), "an ended body is done");
+                let (has_suspended, _) = self.note_stop(arrival.word);
+                assert!(!has_suspended, "an ended body is done");
                 self.release_stack();
                 let of_body = match self.left.take() {
                     Left::Panic(payload) => Some(payload),

@@ -268,26 +268,32 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     #[inline(always)]
     pub fn resume(&mut self, value: In) -> Result<Step<Out, Ret>, ResumeError<In>> {
         let control = self.control();
+        let value = ManuallyDrop::new(value);
+        let mut word = pack(&value);
         if !control.try_enter() {
-            match control.enter_slow() {
-                Entry::Entered => {}
-                Entry::State => return Err(ResumeError::State(value)),
-                Entry::NoMemory => return Err(ResumeError::NoMemory(value)),
-                Entry::Unwanted => {
-                    control.discard_loudly();
-                    return Err(ResumeError::Cancelled(value));
-                }
+            let entry;
+            (entry, word) = control.enter_slow(word);
+            if entry != Entry::Entered {
+                // SAFETY: it is still this side's.
+                let value = unsafe { unpack::<In>(word) };
+                return Err(match entry {
+                    Entry::Unwanted => {
+                        control.discard_loudly();
+                        ResumeError::Cancelled(value)
+                    }
+                    Entry::NoMemory => ResumeError::NoMemory(value),
+                    Entry::State | Entry::Entered => ResumeError::State(value),
+                });
             }
         }
         let _outside = current::SpinLocksOutside::note();
-        let value = ManuallyDrop::new(value);
         // SAFETY: it has just been entered; the body's side takes the value.
-        let arrival = unsafe { control.switch_in(pack(&value)) };
+        let arrival = unsafe { control.switch_in(word) };
         // The same as before. PERF: the next resume starts without waiting for a load.
         self.control = Control::of_pair(arrival.pair);
         let control = self.control();
-        let word = arrival.word;
-        if control.note_stop() {
+        let (has_suspended, word) = control.note_stop(arrival.word);
+        if has_suspended {
             // SAFETY: a suspend passes an `Out`, and leaves it to this side.
             return Ok(Step::Suspended(unsafe { unpack::<Out>(word) }));
         }

@@ -19,7 +19,7 @@ use sinew_context::frame::Entry;
 
 use crate::coroutine::control::{Birth, Control};
 use crate::coroutine::estate::{Estate, Settled};
-use crate::coroutine::spares::Spares;
+use crate::coroutine::spares::{Spares, is_block};
 use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{Word, is_inline, unpack};
 use crate::error::Error;
@@ -36,6 +36,8 @@ pub(super) struct Vtable {
     pub(super) drop_closure: unsafe fn(&Control) -> Option<Payload>,
     /// Frees the record, whose closure is gone.
     pub(super) free: unsafe fn(*mut (), &Spares),
+    /// Whether the record is one of the spares' blocks.
+    pub(super) is_block: bool,
 }
 
 /// What a body ends with, unless it is being ended.
@@ -65,6 +67,7 @@ where
         },
         drop_closure: Self::drop_closure,
         free: Self::free,
+        is_block: is_block::<Whole<F>>(),
     };
 
     /// # Safety
@@ -226,7 +229,7 @@ fn keep_first(first: Payload, second: Payload) -> Payload {
 pub(super) fn allocate<F, In, Out, Ret>(
     core: &super::anchor::Core,
     closure: F,
-    birth: impl FnOnce(&'static Vtable) -> Birth,
+    birth: Birth,
 ) -> NonNull<Control>
 where
     F: FnOnce(&Suspender<In, Out>, In) -> Ret,
@@ -236,7 +239,7 @@ where
     // SAFETY: memory for this type, in nobody's use.
     unsafe {
         whole.write(Whole {
-            control: Control::new(core, birth(vtable)),
+            control: Control::new(core, vtable, birth),
             closure: UnsafeCell::new(MaybeUninit::new(closure)),
         })
     };

@@ -142,6 +142,8 @@ pub(super) struct Control {
     /// A cleanup runs on the stack: confirming a cancel is refused.
     in_cleanup: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
+    /// Whether it leaves nothing to be dropped when it is Done: neither a name, a token, an error, nor a panic.
+    is_bare: Cell<bool>,
     /// How many fences stand.
     fences: Cell<u32>,
     /// How often the forced unwind was raised or refused.
@@ -197,7 +199,6 @@ enum Left {
 
 /// What is known of a coroutine at its making.
 pub(super) struct Birth {
-    pub(super) vtable: &'static Vtable,
     pub(super) config: StackConfig,
     pub(super) provided: Option<Provided<'static>>,
     pub(super) name: Option<Box<str>>,
@@ -205,6 +206,14 @@ pub(super) struct Birth {
     pub(super) types: Option<fn() -> ValueTypes>,
     pub(super) token: Option<CancelToken>,
     pub(super) location: &'static Location<'static>,
+}
+
+impl Birth {
+    /// Whether a record begins with nothing that needs a drop, but for a stack.
+    #[inline(always)]
+    fn is_bare(&self) -> bool {
+        self.name.is_none() && self.token.is_none()
+    }
 }
 
 impl fmt::Debug for Control {
@@ -219,7 +228,8 @@ impl fmt::Debug for Control {
 
 impl Control {
     #[inline(always)]
-    pub(super) fn new(core: &Core, birth: Birth) -> Self {
+    pub(super) fn new(core: &Core, vtable: &'static Vtable, birth: Birth) -> Self {
+        let is_bare = birth.is_bare() && vtable.is_block;
         Self {
             pair: Pair::EMPTY,
             limit: Cell::new(0),
@@ -239,7 +249,7 @@ impl Control {
             base: Cell::new(0),
             stack: Cell::new(birth.provided.map_or(Held::Nothing, Held::Provided)),
             left: Cell::new(Left::Nothing),
-            vtable: birth.vtable,
+            vtable,
             whole: Cell::new(ptr::null_mut()),
             token: Cell::new(birth.token),
             types: Cell::new(birth.types),
@@ -251,6 +261,7 @@ impl Control {
             errno: core.errno,
             keeps_fp_env: birth.fp_env,
             fp_env: Cell::new(FpEnv::DEFAULT),
+            is_bare: Cell::new(is_bare),
             name: birth.name,
             location: birth.location,
         }
@@ -284,12 +295,14 @@ impl Control {
     /// The body has ended, with this error in its context.
     pub(super) fn leave_error(&self, error: Option<Error>) {
         if let Some(error) = error {
+            self.is_bare.set(false);
             self.left.set(Left::Error(error));
         }
     }
 
     /// The body has ended by this panic, while it was being ended.
     pub(super) fn keep_panic(&self, payload: Payload) {
+        self.is_bare.set(false);
         self.left.set(Left::Panic(payload));
     }
 
@@ -355,6 +368,7 @@ impl Control {
     pub(super) fn token(&self) -> CancelToken {
         let token = self.token_if_made().unwrap_or_else(|| {
             let token = CancelToken::new();
+            self.is_bare.set(false);
             self.token.set(Some(token.clone()));
             token
         });
@@ -427,6 +441,7 @@ impl Control {
     /// # Safety
     ///
     /// It is in no list; it and `head` stay in place until it is unlinked.
+    #[inline]
     pub(super) unsafe fn link(&self, head: &Cell<*const Self>) {
         let next = head.replace(self);
         self.next.set(next);
@@ -438,6 +453,7 @@ impl Control {
     }
 
     /// Takes the record out of the list that it is in.
+    #[inline]
     pub(super) fn unlink(&self) {
         let slot = self.slot.replace(ptr::null());
         let next = self.next.replace(ptr::null());
@@ -455,18 +471,19 @@ impl Control {
     /// The base and the limit of the stack that was provided, or of one that is taken now. It has an owner from here on.
     #[inline]
     fn occupy(&self) -> Result<(NonNull<u8>, NonNull<u8>), StackError> {
-        if let Held::Provided(mut stack) = self.stack.take() {
+        let held = self.stack.as_ptr();
+        // SAFETY: nobody else has a reference to it.
+        if let Held::Provided(stack) = unsafe { &mut *held } {
             // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
             unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
-            let place = (stack.base(), stack.limit());
-            self.stack.set(Held::Provided(stack));
-            return Ok(place);
+            return Ok((stack.base(), stack.limit()));
         }
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: as above.
         unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
         let place = (stack.base(), stack.limit());
-        self.stack.set(Held::Own(stack));
+        // SAFETY: it held nothing: there is nothing to be dropped.
+        unsafe { held.write(Held::Own(stack)) };
         Ok(place)
     }
 
@@ -508,17 +525,16 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(super) fn enter_slow(&self, word: Word) -> (Entry, Word) {
-        match self.phase.get() {
-            Phase::Suspended | Phase::SuspendedApart => {}
-            Phase::Running | Phase::RunningApart | Phase::RunningInPanic | Phase::Done => {
-                return (Entry::State, word);
+        let phase = self.phase.get();
+        if phase == Phase::Ready {
+            if self.is_cancelled() {
+                return (Entry::Unwanted, word);
             }
-            Phase::Ready if self.is_cancelled() => return (Entry::Unwanted, word),
-            Phase::Ready => {
-                if self.start().is_err() {
-                    return (Entry::NoMemory, word);
-                }
+            if self.start().is_err() {
+                return (Entry::NoMemory, word);
             }
+        } else if !matches!(phase, Phase::Suspended | Phase::SuspendedApart) {
+            return (Entry::State, word);
         }
         self.set_running();
         (Entry::Entered, word)
@@ -818,12 +834,48 @@ impl Control {
         }
     }
 
+    /// Whether it is Done and leaves no more than memory.
+    #[inline(always)]
+    pub(super) fn is_done_and_bare(&self) -> bool {
+        self.phase.get() == Phase::Done && self.is_bare.get()
+    }
+
     /// Frees a record.
     ///
     /// # Safety
     ///
     /// It is Done, and nobody uses it afterwards.
+    #[inline]
     pub(super) unsafe fn free(this: NonNull<Self>) {
+        // SAFETY: the caller's last use.
+        let control = unsafe { this.as_ref() };
+        if !control.is_done_and_bare() {
+            // SAFETY: passed on to the caller.
+            return unsafe { Self::free_slow(this) };
+        }
+        control.unlink();
+        let anchor = control.anchor;
+        let whole = control.whole.get().cast::<u8>();
+        // SAFETY: a record's address.
+        let whole = unsafe { NonNull::new_unchecked(whole) };
+        // SAFETY: it outlives the record by its own count, which goes below.
+        let core = unsafe { anchor.as_ref() };
+        // SAFETY: it is a block, and nothing in it is to be dropped: it has no stack any more, and its closure is gone.
+        unsafe { core.spares().give_block(whole) };
+        if core.unanchored.is_some() {
+            // SAFETY: the record was its.
+            unsafe { unanchored::note_freed(anchor) };
+        }
+    }
+
+    /// The same for what leaves more than memory.
+    ///
+    /// # Safety
+    ///
+    /// As for `free`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slow(this: NonNull<Self>) {
         // SAFETY: the caller's last use.
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);

@@ -128,16 +128,19 @@ where
         let location = Location::caller();
         // SAFETY: the record drops it at the coroutine's end, which comes before the anchor's, which is within `'a`.
         let provided = provided.map(|provided| unsafe { provided.outliving() });
-        let control = body::allocate(core, f, |vtable| Birth {
-            vtable,
-            config,
-            provided,
-            name: options.name,
-            fp_env: options.fp_env,
-            types: options.types,
-            token: options.token,
-            location,
-        });
+        let control = body::allocate(
+            core,
+            f,
+            Birth {
+                config,
+                provided,
+                name: options.name,
+                fp_env: options.fp_env,
+                types: options.types,
+                token: options.token,
+                location,
+            },
+        );
         // SAFETY: new.
         unsafe { core.adopt(control) };
         Self {
@@ -381,14 +384,17 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
 }
 
 impl<In, Out, Ret> Drop for Coroutine<'_, In, Out, Ret> {
+    #[inline]
     fn drop(&mut self) {
         let control = self.control();
-        if control.state() == State::Running {
-            // Its anchor is ending it, further out on this thread, and frees the record afterwards.
-            return;
-        }
-        if let Some(payload) = control.end() {
-            control.core().keep_panic(payload);
+        if !control.is_done_and_bare() {
+            if control.state() == State::Running {
+                // Its anchor is ending it, further out on this thread, and frees the record afterwards.
+                return;
+            }
+            if let Some(payload) = control.end() {
+                control.core().keep_panic(payload);
+            }
         }
         // SAFETY: Done; this was the handle, and whoever ended it does not use the record any more.
         unsafe { Control::free(self.control) };

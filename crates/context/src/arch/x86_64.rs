@@ -1,6 +1,6 @@
 //! The switch for x86-64 with the System V calling convention.
 //!
-//! Owns: the layout of [`Context`] and the three pieces of assembly that read or write it.
+//! Owns: the layout of [`Context`] and [`Pair`], and the pieces of assembly that read or write them.
 //! Thread: whichever runs; nothing here is shared and nothing reads a thread-local.
 //!
 //! Invariants
@@ -27,6 +27,20 @@
 //! return predictor holds costs 25 to 33 ns a round trip where the jump costs 3 to 4.5.
 //! The floating-point control words are not saved (20 ns more); for coroutines that want their own
 //! the layer above exchanges [`FpEnv`]s around the switch.
+//!
+//! # The pair
+//!
+//! ```text
+//!  rdi -> inner   the context of the flow that is entered
+//!         outer   the context of the one that enters it, 32 bytes above (more with a sanitizer's notes)
+//! ```
+//!
+//! A switch by [`switch`] names two places, `rdi` to save in and `rsi` to load from. Two flows that resume one another only are named
+//! by one: `rdi` is the pair before a switch and after it, on both sides, and what is inner and outer is in the offsets.
+//!
+//! A round trip takes two indirect jumps and, if both sides loop, two jumps back. On the processors measured that alone takes 2.0 ns
+//! (6 cycles at 3 GHz), and everything else that the bare switch does goes on beside it. So there is no more to be had from
+//! fewer instructions there; where more happens at each switch they count.
 //!
 //! # The first frame
 //!

@@ -1,6 +1,6 @@
 //! The body's side: how it suspends, and what it can ask.
 //!
-//! Owns: nothing; a suspender is the record seen from inside, borrowed for as long as the body runs.
+//! Owns: nothing; a suspender names the record. It lies on the coroutine's stack, and is borrowed for as long as the body runs.
 //!
 //! Invariants
 //! - I1. The types that a record has published outlive everything (only then two types with one `TypeId` are the same,

@@ -211,6 +211,7 @@ fn create() -> Workload {
         memory_bytes_min: 0,
         sides: vec![
             own("sinew-context", [of_best_peer(1.0)], context::create),
+            own("sinew::coroutine", [of_best_peer(1.6)], sinew::create),
             #[cfg(feature = "corosensei")]
             peer("corosensei", corosensei::create),
         ],

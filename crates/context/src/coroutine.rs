@@ -19,7 +19,7 @@ use core::ptr::{self, NonNull};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::arch::{Context, FpEnv, switch, switch_final, switch_word};
+use crate::arch::{FpEnv, Pair};
 use crate::frame::prepare;
 
 /// How a call of [`Coroutine::enter`] came back.
@@ -39,15 +39,18 @@ type End = Result<usize, Box<dyn Any + Send>>;
 /// The record at the base of the stack.
 #[repr(C)]
 struct Control {
-    /// Where the body goes on.
-    body: UnsafeCell<Context>,
-    /// Where the one who entered goes on; the first frame links to it.
-    caller: UnsafeCell<Context>,
+    /// Where the body goes on, and the one who entered; the first frame links to the latter.
+    pair: Pair,
     /// Whether the body has made its last switch.
     has_ended: Cell<bool>,
     /// Written before that.
     end: UnsafeCell<MaybeUninit<End>>,
 }
+
+const _: () = assert!(
+    offset_of!(Control, pair) == 0,
+    "the pair's address is the record's"
+);
 
 /// The body's way back to whoever entered it: the record, seen from inside.
 #[repr(transparent)]
@@ -69,9 +72,10 @@ impl Yielder {
     /// Called on the coroutine's own stack, while it is the innermost entered one of its thread.
     #[inline]
     pub unsafe fn suspend(&self, word: usize) -> usize {
-        let (body, caller) = (self.control.body.get(), self.control.caller.get());
-        // SAFETY: `caller` was saved by the `enter` that runs this body.
-        unsafe { switch(body, caller, word) }
+        // SAFETY: the `enter` that runs this body entered the pair.
+        let arrival = unsafe { Pair::leave(&raw const self.control.pair, MaybeUninit::new(word)) };
+        // SAFETY: both sides hand over whole words.
+        unsafe { arrival.word.assume_init() }
     }
 }
 
@@ -108,8 +112,7 @@ impl Coroutine {
         let top = (base.addr().get() - size_of::<Lent<F>>()) & !(align - 1);
         let lent = base.as_ptr().with_addr(top).cast::<Lent<F>>();
         let control = Control {
-            body: UnsafeCell::new(Context::EMPTY),
-            caller: UnsafeCell::new(Context::EMPTY),
+            pair: Pair::EMPTY,
             has_ended: Cell::new(false),
             end: UnsafeCell::new(MaybeUninit::uninit()),
         };
@@ -121,7 +124,7 @@ impl Coroutine {
             })
         };
         // SAFETY: `lent` has just been written.
-        let caller = unsafe { (*lent).control.caller.get() };
+        let caller = unsafe { (*lent).control.pair.outer.get() };
         // SAFETY: everything below `top`, which is 16-byte aligned, is free; `caller` lives as long as
         // the stack is lent.
         let context = unsafe {
@@ -133,7 +136,7 @@ impl Coroutine {
             )
         };
         // SAFETY: `lent` has just been written.
-        let place = unsafe { (*lent).control.body.get() };
+        let place = unsafe { (*lent).control.pair.inner.get() };
         // SAFETY: nobody else looks at it yet.
         unsafe { place.write(context) };
         // SAFETY: derived from a non-null base.
@@ -148,14 +151,11 @@ impl Coroutine {
     /// The coroutine has not ended, is not running, and the thread is the one of the earlier entries.
     #[inline]
     pub unsafe fn enter(&mut self, word: usize) -> Entered {
-        // SAFETY: I1.
-        let control = unsafe { self.control.as_ref() };
-        let (caller, body) = (control.caller.get(), control.body.get());
-        // SAFETY: `body` was prepared by `new` or saved by `suspend`, and is not running.
-        let arrival = unsafe { switch_word(caller, body, MaybeUninit::new(word)) };
+        let pair = self.control.as_ptr().cast::<Pair>();
+        // SAFETY: I1; the body was prepared by `new` or has suspended, and is not running.
+        let arrival = unsafe { Pair::enter(pair, MaybeUninit::new(word)) };
         // The same place as before. PERF: the next entry can start without waiting for a load.
-        let control = arrival.context.addr() - offset_of!(Control, caller);
-        let control = ptr::with_exposed_provenance_mut::<Control>(control);
+        let control = ptr::with_exposed_provenance_mut::<Control>(arrival.pair.addr());
         // SAFETY: not null.
         self.control = unsafe { NonNull::new_unchecked(control) };
         // SAFETY: I1: the stack is still lent.
@@ -207,6 +207,6 @@ where
     // SAFETY: only the body's side looks at it before `has_ended`.
     unsafe { control.end.get().cast::<End>().write(end) };
     control.has_ended.set(true);
-    // SAFETY: `caller` was saved by the `enter` that runs this body; nothing is left to drop here.
-    unsafe { switch_final(control.caller.get(), 0) }
+    // SAFETY: the `enter` that runs this body entered the pair; nothing is left to drop here.
+    unsafe { Pair::leave_for_good(&raw const control.pair, MaybeUninit::new(0)) }
 }

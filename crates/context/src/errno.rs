@@ -31,9 +31,19 @@ impl Errno {
         unsafe { self.place.as_ptr().read() }
     }
 
-    /// Sets the number.
+    /// Sets the number, if it is another one.
+    ///
+    /// PERF: a store that the next `get` reads would tie the switches together, each to the one before; the comparison is predicted.
     #[inline(always)]
     pub fn set(self, number: i32) {
+        if self.get() != number {
+            self.set_slow(number);
+        }
+    }
+
+    #[cold]
+    #[inline(always)]
+    fn set_slow(self, number: i32) {
         // SAFETY: as in `get`.
         unsafe { self.place.as_ptr().write(number) }
     }

@@ -25,7 +25,8 @@ use crate::arch::{Context, start};
 use crate::tools::Notes;
 
 /// The function that a new stack runs. Its arguments are the one given to [`prepare`]
-/// and the value of the first switch. It ends by [`crate::switch_final`], and nothing may unwind out of it.
+/// and the value of the first switch. It ends by [`crate::switch_final`] or
+/// [`crate::Pair::leave_for_good`], and nothing may unwind out of it.
 pub type Entry = unsafe extern "C" fn(arg: usize, value: usize) -> !;
 
 /// What lies at the base of a new stack, lowest address first.

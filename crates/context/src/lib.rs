@@ -15,6 +15,6 @@ pub mod stack;
 pub mod tools;
 pub mod unwind;
 
-pub use arch::{Arrival, Context, FpEnv, switch, switch_beside, switch_final, switch_word};
+pub use arch::{Arrival, Context, FpEnv, Pair, switch, switch_final};
 pub use coroutine::{Coroutine, Entered, Yielder};
 pub use errno::Errno;

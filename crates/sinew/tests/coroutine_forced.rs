@@ -273,6 +273,42 @@ fn a_body_that_swallows_it_and_returns_drops_its_value_once() {
     });
 }
 
+/// What was to go out and does not is dropped once: by the caller if it comes back, by the unwind if that is raised at once.
+fn drops_what_does_not_go_out<T>(log: &Log, make: impl Fn() -> T, value: &[&'static str]) {
+    anchor(|a| {
+        let mut coroutine = Coroutine::new(a, |s: &Suspender<(), T>, ()| {
+            anchor(|inner| {
+                let mut other = Coroutine::new(inner, |_: &Suspender<(), ()>, ()| {
+                    matches!(s.suspend(make()), Err(SuspendError::State(_)))
+                });
+                assert_eq!(other.resume(()).unwrap().done(), Some(true));
+            });
+            log.say("refused");
+            let unwind = catch_unwind(AssertUnwindSafe(|| s.suspend(make()).is_ok()));
+            log.say(if unwind.is_err() {
+                "swallowed"
+            } else {
+                "resumed"
+            });
+            let _ = s.suspend(make());
+            log.say("not reached");
+        });
+        drop(coroutine.resume(()).unwrap());
+        assert_eq!(log.take(), [value, &["refused"], value].concat());
+        drop(coroutine);
+        assert_eq!(log.take(), [&["swallowed"], value].concat());
+    });
+}
+
+#[test]
+fn a_value_that_does_not_go_out_is_dropped_once() {
+    let log = Log::default();
+    // In a word, and by its address.
+    drops_what_does_not_go_out(&log, || Box::new(Says(&log, "value")), &["value"]);
+    let pair = || [Says(&log, "one"), Says(&log, "two")];
+    drops_what_does_not_go_out(&log, pair, &["one", "two"]);
+}
+
 /// The frames of a coroutine that is dropped by another one are unwound on top of that, whatever frames that has.
 // contract: C6
 #[test]

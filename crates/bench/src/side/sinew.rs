@@ -80,6 +80,22 @@ pub(crate) fn resume(load: Load) -> Result<Sample, String> {
     })
 }
 
+pub(crate) fn create(load: Load) -> Result<Sample, String> {
+    anchor(|anchor| {
+        let mut count = 0;
+        let meter = Meter::start();
+        for word in 0..load.operations() {
+            let mut coroutine =
+                Coroutine::new(anchor, |_: &Suspender<u64, ()>, word: u64| word ^ 1);
+            match coroutine.resume(word) {
+                Ok(Step::Done(answer)) => count += answer ^ word,
+                _ => return Err("it did not return".into()),
+            }
+        }
+        Ok(meter.cpu(count))
+    })
+}
+
 pub(crate) fn yields(load: Load) -> Result<Sample, String> {
     let meter = Meter::start();
     let done = sinew::run(|| {

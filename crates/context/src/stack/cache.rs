@@ -239,6 +239,25 @@ impl StackCache {
     #[inline]
     pub fn put(&mut self, stack: Stack) {
         let slot = stack.into_slot();
+        let (stacks, bytes) = (self.stacks + 1, self.bytes + slot.reserved_bytes());
+        if stacks <= self.limits.stacks_max
+            && bytes <= self.limits.bytes_max
+            && let Some(shelf) = self.shelves.first_mut()
+            && ptr::eq(shelf.class, slot.class())
+            && shelf.warm.len() < shelf.warm.capacity()
+        {
+            shelf.warm.push(slot);
+            (self.stacks, self.bytes) = (stacks, bytes);
+            self.counts.set(stacks, bytes);
+        } else {
+            self.put_slow(slot);
+        }
+    }
+
+    /// Another class than the last one's, no room for one more, or a bound that is reached.
+    #[cold]
+    #[inline(never)]
+    fn put_slow(&mut self, slot: Slot) {
         let class = slot.class();
         match self.shelves.first_mut() {
             Some(shelf) if ptr::eq(shelf.class, class) => shelf.warm.push(slot),

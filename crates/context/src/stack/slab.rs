@@ -87,7 +87,7 @@ pub(super) fn lookup(addr: usize) -> Option<Slot> {
     slabs().find_map(|slab| {
         let offset = addr.checked_sub(slab.start.addr().get())?;
         let index = offset / slab.layout.stride_bytes;
-        (index < slab.slots).then_some(Slot { slab, index })
+        (index < slab.slots).then(|| Slot::of(slab, index))
     })
 }
 
@@ -150,7 +150,7 @@ impl Slab {
             "slot {index} of a slab of {}",
             self.slots
         );
-        Slot { slab: self, index }
+        Slot::of(self, index)
     }
 
     /// Bytes of the slab's stacks that are resident, guards left out.
@@ -165,13 +165,34 @@ impl Slab {
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     slab: &'static Slab,
-    index: usize,
+    /// The index, shifted left by [`ABOVE_BITS`], and below it the bytes above the base. PERF: at hand, because a remainder takes a dozen
+    /// instructions, several times for each coroutine; in one word, because two halves that are stored one by one and loaded
+    /// together stall.
+    packed: usize,
 }
 
+/// Bits for the bytes above a base.
+const ABOVE_BITS: u32 = 16;
+const _: () = assert!(LINE_BYTES * (1 + COLOURS) < 1 << ABOVE_BITS);
+
 impl Slot {
+    /// The slot of this index, which is less than the number of slots.
+    fn of(slab: &'static Slab, index: usize) -> Self {
+        Self {
+            slab,
+            // The address space is too small for an index of so many bits.
+            packed: (index << ABOVE_BITS) + LINE_BYTES * (1 + index % COLOURS),
+        }
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.packed >> ABOVE_BITS
+    }
+
     /// The lowest address, where the guard begins.
     pub(super) fn start(self) -> NonNull<u8> {
-        let offset = self.index * self.slab.layout.stride_bytes;
+        let offset = self.index() * self.slab.layout.stride_bytes;
         // SAFETY: `index < slots`, so the offset stays inside the slab's mapping.
         unsafe { self.slab.start.add(offset) }
     }
@@ -192,7 +213,7 @@ impl Slot {
     /// One past the highest usable address; a multiple of 64. The stack grows down from here.
     #[inline]
     pub(super) fn base(self) -> NonNull<u8> {
-        let above = LINE_BYTES * (1 + self.index % COLOURS);
+        let above = self.packed & ((1 << ABOVE_BITS) - 1);
         // SAFETY: header and colour fit into one page, which a layout adds to the usable size.
         unsafe { self.start().add(self.slab.layout.stride_bytes - above) }
     }
@@ -228,7 +249,7 @@ impl Slot {
 
     /// The slot leaves the depot: a stack will run here.
     pub(super) fn tell_out(self) {
-        if let Some(number) = self.slab.numbers.get(self.index) {
+        if let Some(number) = self.slab.numbers.get(self.index()) {
             let (limit, base) = (self.limit().addr().get(), self.base().addr().get());
             // ORDERING: relaxed; under the class's lock, as in `tell_home`.
             number.store(valgrind::register(limit, base), Ordering::Relaxed);
@@ -237,7 +258,7 @@ impl Slot {
 
     /// The slot is back in the depot.
     pub(super) fn tell_home(self) {
-        if let Some(number) = self.slab.numbers.get(self.index) {
+        if let Some(number) = self.slab.numbers.get(self.index()) {
             // ORDERING: relaxed, as above.
             valgrind::deregister(number.load(Ordering::Relaxed));
         }
@@ -254,18 +275,18 @@ impl Slot {
 
     /// The order of addresses within a class, for coalescing.
     fn order(self) -> (usize, usize) {
-        (self.slab.start.addr().get(), self.index)
+        (self.slab.start.addr().get(), self.index())
     }
 
     /// Whether `next` is the slot immediately above.
     fn precedes(self, next: Slot) -> bool {
-        ptr::eq(self.slab, next.slab) && self.index + 1 == next.index
+        ptr::eq(self.slab, next.slab) && self.index() + 1 == next.index()
     }
 }
 
 impl PartialEq for Slot {
     fn eq(&self, other: &Slot) -> bool {
-        ptr::eq(self.slab, other.slab) && self.index == other.index
+        ptr::eq(self.slab, other.slab) && self.packed == other.packed
     }
 }
 

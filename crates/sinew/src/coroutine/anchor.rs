@@ -195,6 +195,7 @@ impl Core {
     }
 
     /// Whether the anchor's end has begun: what is made now never runs.
+    #[inline]
     pub(super) fn is_closing(&self) -> bool {
         self.closing.get()
     }
@@ -220,6 +221,7 @@ impl Core {
     /// # Safety
     ///
     /// It is in no list, and is freed by [`Control::free`] only.
+    #[inline]
     pub(super) unsafe fn adopt(&self, control: NonNull<Control>) {
         // SAFETY: a new record.
         let control = unsafe { control.as_ref() };

@@ -14,12 +14,12 @@ use std::mem::{self, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 
+use sinew_context::Pair;
 use sinew_context::frame::Entry;
-use sinew_context::switch_final;
 
 use crate::coroutine::control::{Birth, Control};
 use crate::coroutine::estate::{Estate, Settled};
-use crate::coroutine::spares::Spares;
+use crate::coroutine::spares::{Spares, is_block};
 use crate::coroutine::suspender::Suspender;
 use crate::coroutine::word::{Word, is_inline, unpack};
 use crate::error::Error;
@@ -36,6 +36,8 @@ pub(super) struct Vtable {
     pub(super) drop_closure: unsafe fn(&Control) -> Option<Payload>,
     /// Frees the record, whose closure is gone.
     pub(super) free: unsafe fn(*mut (), &Spares),
+    /// Whether the record is one of the spares' blocks.
+    pub(super) is_block: bool,
 }
 
 /// What a body ends with, unless it is being ended.
@@ -65,6 +67,7 @@ where
         },
         drop_closure: Self::drop_closure,
         free: Self::free,
+        is_block: is_block::<Whole<F>>(),
     };
 
     /// # Safety
@@ -113,10 +116,9 @@ where
         let end = unsafe { &mut *end };
         // SAFETY: this is the first frame, run once.
         unsafe { Self::run(control, word, end) };
-        let word = end.as_ptr().expose_provenance();
-        let caller = control.caller.get();
-        // SAFETY: the caller's context was saved by the `switch_in` that runs this; nothing is left to be dropped here.
-        unsafe { switch_final(caller, word) }
+        let word = Word::new(end.as_ptr().expose_provenance());
+        // SAFETY: the `switch_in` that runs this entered the pair; nothing is left to be dropped here.
+        unsafe { Pair::leave_for_good(&raw const control.pair, word) }
     }
 
     /// Runs the body and leaves what it ended with in `end`, or, if nobody will take that, nothing.
@@ -133,7 +135,7 @@ where
         // SAFETY: this is its stack.
         let suspender = unsafe { Suspender::new(control) };
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let value = closure(suspender, first);
+            let value = closure(&suspender, first);
             control.check_fp_env();
             value
         }));
@@ -227,7 +229,7 @@ fn keep_first(first: Payload, second: Payload) -> Payload {
 pub(super) fn allocate<F, In, Out, Ret>(
     core: &super::anchor::Core,
     closure: F,
-    birth: impl FnOnce(&'static Vtable) -> Birth,
+    birth: Birth,
 ) -> NonNull<Control>
 where
     F: FnOnce(&Suspender<In, Out>, In) -> Ret,
@@ -237,7 +239,7 @@ where
     // SAFETY: memory for this type, in nobody's use.
     unsafe {
         whole.write(Whole {
-            control: Control::new(core, birth(vtable)),
+            control: Control::new(core, vtable, birth),
             closure: UnsafeCell::new(MaybeUninit::new(closure)),
         })
     };

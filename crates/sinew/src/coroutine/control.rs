@@ -6,7 +6,7 @@
 //! Invariants
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
-//! - I2. `stack` is there exactly while frames of the body exist, or before if it was provided; `span` is its size then, unless the frames are being
+//! - I2. `stack` is there exactly while frames of the body exist, or before if it was provided; `reach` is its base then, unless the frames are being
 //!   ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
@@ -21,17 +21,20 @@
 #![expect(unsafe_code, reason = "switches stacks")]
 
 use std::any::TypeId;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::fmt;
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::ptr;
 use std::ptr::NonNull;
-use std::{mem, ptr};
 
-use sinew_context::arch::stack_pointer;
+#[cfg(feature = "backtrace")]
+use sinew_context::Context;
+use sinew_context::arch::{runs_within, stack_pointer};
 use sinew_context::frame::prepare;
 use sinew_context::stack::provided::Provided;
 use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
-use sinew_context::{Arrival, Context, Errno, FpEnv, switch_word};
+use sinew_context::{Arrival, Errno, FpEnv, Pair};
 
 use crate::cancel::CancelToken;
 use crate::coroutine::anchor::Core;
@@ -90,6 +93,16 @@ enum Request {
     AskToken,
 }
 
+/// What a body that was resumed is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    /// A value has come in.
+    ToStop,
+    /// None has.
+    ToEnd,
+}
+
 /// The types that a coroutine is resumed with and suspends with.
 pub(super) type ValueTypes = (TypeId, TypeId);
 
@@ -110,14 +123,12 @@ pub(super) enum Entry {
 /// The record; see the file's head.
 #[repr(C)]
 pub(super) struct Control {
-    /// Where the body goes on.
-    pub(super) body: UnsafeCell<Context>,
-    /// Where the one who resumed goes on; the first frame links to it.
-    pub(super) caller: UnsafeCell<Context>,
+    /// Where the body goes on, and the one who resumed; the first frame links to the latter.
+    pub(super) pair: Pair,
     /// The lowest address of the stack.
     limit: Cell<usize>,
     /// I2.
-    span: Cell<usize>,
+    reach: Cell<usize>,
     /// The thread's.
     errno: Errno,
     phase: Cell<Phase>,
@@ -131,6 +142,8 @@ pub(super) struct Control {
     /// A cleanup runs on the stack: confirming a cancel is refused.
     in_cleanup: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
+    /// Whether it leaves nothing to be dropped when it is Done: neither a name, a token, an error, nor a panic.
+    is_bare: Cell<bool>,
     /// How many fences stand.
     fences: Cell<u32>,
     /// How often the forced unwind was raised or refused.
@@ -160,6 +173,8 @@ pub(super) struct Control {
     location: &'static Location<'static>,
 }
 
+const _: () = assert!(offset_of!(Control, pair) == 0, "see `Control::of_pair`");
+
 /// The stack that a record holds.
 #[derive(Default)]
 enum Held {
@@ -184,7 +199,6 @@ enum Left {
 
 /// What is known of a coroutine at its making.
 pub(super) struct Birth {
-    pub(super) vtable: &'static Vtable,
     pub(super) config: StackConfig,
     pub(super) provided: Option<Provided<'static>>,
     pub(super) name: Option<Box<str>>,
@@ -192,6 +206,14 @@ pub(super) struct Birth {
     pub(super) types: Option<fn() -> ValueTypes>,
     pub(super) token: Option<CancelToken>,
     pub(super) location: &'static Location<'static>,
+}
+
+impl Birth {
+    /// Whether a record begins with nothing that needs a drop, but for a stack.
+    #[inline(always)]
+    fn is_bare(&self) -> bool {
+        self.name.is_none() && self.token.is_none()
+    }
 }
 
 impl fmt::Debug for Control {
@@ -206,12 +228,12 @@ impl fmt::Debug for Control {
 
 impl Control {
     #[inline(always)]
-    pub(super) fn new(core: &Core, birth: Birth) -> Self {
+    pub(super) fn new(core: &Core, vtable: &'static Vtable, birth: Birth) -> Self {
+        let is_bare = birth.is_bare() && vtable.is_block;
         Self {
-            body: UnsafeCell::new(Context::EMPTY),
-            caller: UnsafeCell::new(Context::EMPTY),
+            pair: Pair::EMPTY,
             limit: Cell::new(0),
-            span: Cell::new(0),
+            reach: Cell::new(0),
             phase: Cell::new(Phase::Ready),
             request: Cell::new(match &birth.token {
                 _ if core.is_closing() => Request::Yes,
@@ -227,7 +249,7 @@ impl Control {
             base: Cell::new(0),
             stack: Cell::new(birth.provided.map_or(Held::Nothing, Held::Provided)),
             left: Cell::new(Left::Nothing),
-            vtable: birth.vtable,
+            vtable,
             whole: Cell::new(ptr::null_mut()),
             token: Cell::new(birth.token),
             types: Cell::new(birth.types),
@@ -239,6 +261,7 @@ impl Control {
             errno: core.errno,
             keeps_fp_env: birth.fp_env,
             fp_env: Cell::new(FpEnv::DEFAULT),
+            is_bare: Cell::new(is_bare),
             name: birth.name,
             location: birth.location,
         }
@@ -272,12 +295,14 @@ impl Control {
     /// The body has ended, with this error in its context.
     pub(super) fn leave_error(&self, error: Option<Error>) {
         if let Some(error) = error {
+            self.is_bare.set(false);
             self.left.set(Left::Error(error));
         }
     }
 
     /// The body has ended by this panic, while it was being ended.
     pub(super) fn keep_panic(&self, payload: Payload) {
+        self.is_bare.set(false);
         self.left.set(Left::Panic(payload));
     }
 
@@ -291,7 +316,13 @@ impl Control {
 
     #[inline]
     pub(super) fn is_cancelled(&self) -> bool {
-        self.request.get() != Request::No && self.is_cancelled_slow()
+        self.may_be_cancelled() && self.is_cancelled_slow()
+    }
+
+    /// Whether it is worth a look.
+    #[inline(always)]
+    pub(super) fn may_be_cancelled(&self) -> bool {
+        self.request.get() != Request::No
     }
 
     #[cold]
@@ -337,6 +368,7 @@ impl Control {
     pub(super) fn token(&self) -> CancelToken {
         let token = self.token_if_made().unwrap_or_else(|| {
             let token = CancelToken::new();
+            self.is_bare.set(false);
             self.token.set(Some(token.clone()));
             token
         });
@@ -409,6 +441,7 @@ impl Control {
     /// # Safety
     ///
     /// It is in no list; it and `head` stay in place until it is unlinked.
+    #[inline]
     pub(super) unsafe fn link(&self, head: &Cell<*const Self>) {
         let next = head.replace(self);
         self.next.set(next);
@@ -420,6 +453,7 @@ impl Control {
     }
 
     /// Takes the record out of the list that it is in.
+    #[inline]
     pub(super) fn unlink(&self) {
         let slot = self.slot.replace(ptr::null());
         let next = self.next.replace(ptr::null());
@@ -437,18 +471,19 @@ impl Control {
     /// The base and the limit of the stack that was provided, or of one that is taken now. It has an owner from here on.
     #[inline]
     fn occupy(&self) -> Result<(NonNull<u8>, NonNull<u8>), StackError> {
-        if let Held::Provided(mut stack) = self.stack.take() {
+        let held = self.stack.as_ptr();
+        // SAFETY: nobody else has a reference to it.
+        if let Held::Provided(stack) = unsafe { &mut *held } {
             // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
             unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
-            let place = (stack.base(), stack.limit());
-            self.stack.set(Held::Provided(stack));
-            return Ok(place);
+            return Ok((stack.base(), stack.limit()));
         }
         let stack = self.core().take_stack(&self.config)?;
         // SAFETY: as above.
         unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
         let place = (stack.base(), stack.limit());
-        self.stack.set(Held::Own(stack));
+        // SAFETY: it held nothing: there is nothing to be dropped.
+        unsafe { held.write(Held::Own(stack)) };
         Ok(place)
     }
 
@@ -465,13 +500,13 @@ impl Control {
         let limit = limit.addr().get();
         self.limit.set(limit);
         self.base.set(base.addr());
-        self.span.set(base.addr() - limit);
+        self.reach.set(base.addr());
         let entry = self.vtable.entry;
         let argument = self.whole.get().expose_provenance();
         // SAFETY: the stack is this coroutine's alone until it has ended; the record outlives that.
-        let context = unsafe { prepare(base, entry, argument, self.caller.get()) };
+        let context = unsafe { prepare(base, entry, argument, self.pair.outer.get()) };
         // SAFETY: the body does not run.
-        unsafe { *self.body.get() = context };
+        unsafe { *self.pair.inner.get() = context };
         Ok(())
     }
 
@@ -489,21 +524,20 @@ impl Control {
     /// The same for every case.
     #[cold]
     #[inline(never)]
-    pub(super) fn enter_slow(&self) -> Entry {
-        match self.phase.get() {
-            Phase::Suspended | Phase::SuspendedApart => {}
-            Phase::Running | Phase::RunningApart | Phase::RunningInPanic | Phase::Done => {
-                return Entry::State;
+    pub(super) fn enter_slow(&self, word: Word) -> (Entry, Word) {
+        let phase = self.phase.get();
+        if phase == Phase::Ready {
+            if self.is_cancelled() {
+                return (Entry::Unwanted, word);
             }
-            Phase::Ready if self.is_cancelled() => return Entry::Unwanted,
-            Phase::Ready => {
-                if self.start().is_err() {
-                    return Entry::NoMemory;
-                }
+            if self.start().is_err() {
+                return (Entry::NoMemory, word);
             }
+        } else if !matches!(phase, Phase::Suspended | Phase::SuspendedApart) {
+            return (Entry::State, word);
         }
         self.set_running();
-        Entry::Entered
+        (Entry::Entered, word)
     }
 
     /// Makes it Running. If it is apart, the control words are the body's from here to `note_stop`.
@@ -553,16 +587,15 @@ impl Control {
     /// being ended.
     #[inline(always)]
     pub(super) unsafe fn switch_in(&self, word: Word) -> Arrival {
-        // SAFETY: the body's context was prepared or saved, and has not been resumed since.
-        unsafe { switch_word(self.caller.get(), self.body.get(), word) }
+        // SAFETY: the body was prepared or has left, and has not been entered since.
+        unsafe { Pair::enter(&raw const self.pair, word) }
     }
 
-    /// The record whose resumer goes on: what it has switched from, and is told, is that record's `caller`.
+    /// The record that the pair is the first part of.
     #[inline(always)]
-    pub(super) fn of_caller(context: *const Context) -> NonNull<Self> {
-        let address = context.addr() - mem::offset_of!(Self, caller);
-        let record = ptr::with_exposed_provenance_mut(address);
-        // SAFETY: inside of a record.
+    pub(super) fn of_pair(pair: *const Pair) -> NonNull<Self> {
+        let record = ptr::with_exposed_provenance_mut(pair.addr());
+        // SAFETY: a record's address.
         unsafe { NonNull::new_unchecked(record) }
     }
 
@@ -588,19 +621,20 @@ impl Control {
         self.errno
     }
 
-    /// The body has stopped. Says whether it has only suspended.
+    /// The body has stopped. Says whether it has only suspended. The word passes through.
     #[inline(always)]
-    pub(super) fn note_stop(&self) -> bool {
-        let plain = self.phase.get() == Phase::Running;
-        if plain {
+    pub(super) fn note_stop(&self, word: Word) -> (bool, Word) {
+        if self.phase.get() == Phase::Running {
             self.phase.set(Phase::Suspended);
+            (true, word)
+        } else {
+            self.note_stop_slow(word)
         }
-        plain || self.note_stop_slow()
     }
 
     #[cold]
     #[inline(never)]
-    fn note_stop_slow(&self) -> bool {
+    fn note_stop_slow(&self, word: Word) -> (bool, Word) {
         let is_apart = self.is_apart();
         if is_apart {
             self.take_control_words();
@@ -613,7 +647,7 @@ impl Control {
                 Phase::Suspended
             });
         }
-        suspended
+        (suspended, word)
     }
 
     /// The body's last word on its own stack: from here on it is Done.
@@ -625,7 +659,7 @@ impl Control {
     /// Gives the stack of an ended coroutine back. Whatever was to be read from it has been.
     pub(super) fn release_stack(&self) {
         debug_assert_eq!(self.phase.get(), Phase::Done);
-        self.span.set(0);
+        self.reach.set(0);
         self.limit.set(0);
         self.base.set(0);
         match self.stack.take() {
@@ -648,11 +682,14 @@ impl Control {
     }
 
     /// Whether the caller may suspend as this coroutine now: it runs on its stack, which is not being unwound.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_suspend(&self) -> bool {
-        // I2: a span of 0 refuses every address. A thread that panics is looked at more closely elsewhere.
-        stack_pointer().wrapping_sub(self.limit.get()) < self.span.get()
-            && !std::thread::panicking()
+        const LIMIT: usize = offset_of!(Control, limit);
+        const REACH: usize = offset_of!(Control, reach);
+        // I2: a reach of 0 refuses every address. A thread that panics is looked at more closely elsewhere.
+        // SAFETY: two words of the record.
+        let is_within = unsafe { runs_within::<LIMIT, REACH>(ptr::from_ref(self).cast()) };
+        is_within && !std::thread::panicking()
     }
 
     /// The closer look where `may_suspend` said no: whether it stays a no. Raises the forced unwind where one is due.
@@ -682,33 +719,39 @@ impl Control {
     #[cfg(feature = "backtrace")]
     pub(super) fn suspended(&self) -> (Context, std::ops::Range<usize>) {
         // SAFETY: the anchor's thread, and the body does not run: nobody writes there.
-        let context = unsafe { *self.body.get() };
+        let context = unsafe { *self.pair.inner.get() };
         (context, self.limit.get()..self.base.get())
     }
 
     /// From here on it cannot suspend.
     pub(super) fn raise_fence(&self) {
         self.fences.set(self.fences.get() + 1);
-        self.span.set(0);
+        self.reach.set(0);
     }
 
     /// Takes one fence away.
     pub(super) fn lower_fence(&self) {
         self.fences.set(self.fences.get() - 1);
         if self.fences.get() == 0 && !self.ending.get() {
-            self.span.set(self.base.get() - self.limit.get());
+            self.reach.set(self.base.get());
         }
     }
 
-    /// The coroutine was resumed and has a cancel request. If it is being ended there is no value: raises the forced
-    /// unwind, or says so where there is no unwinding.
+    /// The coroutine was resumed and may have a cancel request. If it is being ended there is no value: raises the forced
+    /// unwind, or says so where there is no unwinding. The word passes through.
     #[cold]
     #[inline(never)]
-    pub(super) fn must_end(&self) -> bool {
-        if self.ending.get() && forced::is_possible(self.base.get()) {
+    pub(super) fn look_for_cancel(&self, word: Word) -> (Asked, Word) {
+        if !self.is_cancelled() {
+            return (Asked::Nothing, word);
+        }
+        if !self.ending.get() {
+            return (Asked::ToStop, word);
+        }
+        if forced::is_possible(self.base.get()) {
             self.unwind();
         }
-        self.ending.get()
+        (Asked::ToEnd, word)
     }
 
     /// Raises the forced unwind, or ends the process if the body has swallowed too many.
@@ -735,12 +778,13 @@ impl Control {
             Phase::Suspended | Phase::SuspendedApart => {
                 let of_callback = self.cancel_quietly();
                 self.ending.set(true);
-                self.span.set(0);
+                self.reach.set(0);
                 self.set_running();
                 // SAFETY: it has just been entered, and is being ended.
-                unsafe { self.switch_in(Word::uninit()) };
+                let arrival = unsafe { self.switch_in(Word::uninit()) };
                 // While ending nothing switches out, so the body has ended.
-                assert!(!self.note_stop(), "an ended body is done");
+                let (has_suspended, _) = self.note_stop(arrival.word);
+                assert!(!has_suspended, "an ended body is done");
                 self.release_stack();
                 let of_body = match self.left.take() {
                     Left::Panic(payload) => Some(payload),
@@ -790,12 +834,48 @@ impl Control {
         }
     }
 
+    /// Whether it is Done and leaves no more than memory.
+    #[inline(always)]
+    pub(super) fn is_done_and_bare(&self) -> bool {
+        self.phase.get() == Phase::Done && self.is_bare.get()
+    }
+
     /// Frees a record.
     ///
     /// # Safety
     ///
     /// It is Done, and nobody uses it afterwards.
+    #[inline]
     pub(super) unsafe fn free(this: NonNull<Self>) {
+        // SAFETY: the caller's last use.
+        let control = unsafe { this.as_ref() };
+        if !control.is_done_and_bare() {
+            // SAFETY: passed on to the caller.
+            return unsafe { Self::free_slow(this) };
+        }
+        control.unlink();
+        let anchor = control.anchor;
+        let whole = control.whole.get().cast::<u8>();
+        // SAFETY: a record's address.
+        let whole = unsafe { NonNull::new_unchecked(whole) };
+        // SAFETY: it outlives the record by its own count, which goes below.
+        let core = unsafe { anchor.as_ref() };
+        // SAFETY: it is a block, and nothing in it is to be dropped: it has no stack any more, and its closure is gone.
+        unsafe { core.spares().give_block(whole) };
+        if core.unanchored.is_some() {
+            // SAFETY: the record was its.
+            unsafe { unanchored::note_freed(anchor) };
+        }
+    }
+
+    /// The same for what leaves more than memory.
+    ///
+    /// # Safety
+    ///
+    /// As for `free`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slow(this: NonNull<Self>) {
         // SAFETY: the caller's last use.
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);

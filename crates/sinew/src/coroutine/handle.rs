@@ -128,16 +128,19 @@ where
         let location = Location::caller();
         // SAFETY: the record drops it at the coroutine's end, which comes before the anchor's, which is within `'a`.
         let provided = provided.map(|provided| unsafe { provided.outliving() });
-        let control = body::allocate(core, f, |vtable| Birth {
-            vtable,
-            config,
-            provided,
-            name: options.name,
-            fp_env: options.fp_env,
-            types: options.types,
-            token: options.token,
-            location,
-        });
+        let control = body::allocate(
+            core,
+            f,
+            Birth {
+                config,
+                provided,
+                name: options.name,
+                fp_env: options.fp_env,
+                types: options.types,
+                token: options.token,
+                location,
+            },
+        );
         // SAFETY: new.
         unsafe { core.adopt(control) };
         Self {
@@ -268,26 +271,32 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
     #[inline(always)]
     pub fn resume(&mut self, value: In) -> Result<Step<Out, Ret>, ResumeError<In>> {
         let control = self.control();
+        let value = ManuallyDrop::new(value);
+        let mut word = pack(&value);
         if !control.try_enter() {
-            match control.enter_slow() {
-                Entry::Entered => {}
-                Entry::State => return Err(ResumeError::State(value)),
-                Entry::NoMemory => return Err(ResumeError::NoMemory(value)),
-                Entry::Unwanted => {
-                    control.discard_loudly();
-                    return Err(ResumeError::Cancelled(value));
-                }
+            let entry;
+            (entry, word) = control.enter_slow(word);
+            if entry != Entry::Entered {
+                // SAFETY: it is still this side's.
+                let value = unsafe { unpack::<In>(word) };
+                return Err(match entry {
+                    Entry::Unwanted => {
+                        control.discard_loudly();
+                        ResumeError::Cancelled(value)
+                    }
+                    Entry::NoMemory => ResumeError::NoMemory(value),
+                    Entry::State | Entry::Entered => ResumeError::State(value),
+                });
             }
         }
         let _outside = current::SpinLocksOutside::note();
-        let value = ManuallyDrop::new(value);
         // SAFETY: it has just been entered; the body's side takes the value.
-        let arrival = unsafe { control.switch_in(pack(&value)) };
+        let arrival = unsafe { control.switch_in(word) };
         // The same as before. PERF: the next resume starts without waiting for a load.
-        self.control = Control::of_caller(arrival.context);
+        self.control = Control::of_pair(arrival.pair);
         let control = self.control();
-        let word = arrival.word;
-        if control.note_stop() {
+        let (has_suspended, word) = control.note_stop(arrival.word);
+        if has_suspended {
             // SAFETY: a suspend passes an `Out`, and leaves it to this side.
             return Ok(Step::Suspended(unsafe { unpack::<Out>(word) }));
         }
@@ -375,14 +384,17 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
 }
 
 impl<In, Out, Ret> Drop for Coroutine<'_, In, Out, Ret> {
+    #[inline]
     fn drop(&mut self) {
         let control = self.control();
-        if control.state() == State::Running {
-            // Its anchor is ending it, further out on this thread, and frees the record afterwards.
-            return;
-        }
-        if let Some(payload) = control.end() {
-            control.core().keep_panic(payload);
+        if !control.is_done_and_bare() {
+            if control.state() == State::Running {
+                // Its anchor is ending it, further out on this thread, and frees the record afterwards.
+                return;
+            }
+            if let Some(payload) = control.end() {
+                control.core().keep_panic(payload);
+            }
         }
         // SAFETY: Done; this was the handle, and whoever ended it does not use the record any more.
         unsafe { Control::free(self.control) };

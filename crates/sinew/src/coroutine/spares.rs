@@ -27,7 +27,7 @@ pub(super) struct Spares {
 }
 
 /// Whether records of this type are blocks.
-const fn is_block<T>() -> bool {
+pub(super) const fn is_block<T>() -> bool {
     !cfg!(sinew_asan) && size_of::<T>() <= BLOCK.size() && align_of::<T>() <= BLOCK.align()
 }
 
@@ -67,7 +67,20 @@ impl Spares {
         if !is_block::<T>() {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(place.as_ptr(), Layout::new::<T>()) };
-        } else if self.count.get() == BLOCKS_MAX {
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.give_block(place) };
+        }
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    ///
+    /// As for `give`, of a type that is a block.
+    #[inline(always)]
+    pub(super) unsafe fn give_block(&self, place: NonNull<u8>) {
+        if self.count.get() == BLOCKS_MAX {
             // SAFETY: I1.
             unsafe { dealloc(place.as_ptr(), BLOCK) };
         } else {

@@ -1,6 +1,6 @@
 //! The body's side: how it suspends, and what it can ask.
 //!
-//! Owns: nothing; a suspender is the record seen from inside, borrowed for as long as the body runs.
+//! Owns: nothing; a suspender names the record. It lies on the coroutine's stack, and is borrowed for as long as the body runs.
 //!
 //! Invariants
 //! - I1. The types that a record has published outlive everything (only then two types with one `TypeId` are the same,
@@ -8,19 +8,20 @@
 #![expect(unsafe_code, reason = "switches stacks")]
 
 use std::any::TypeId;
+use std::cell::Cell;
 use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::ptr;
+use std::mem::{self, ManuallyDrop};
+use std::ptr::{self, NonNull};
 
+use sinew_context::Pair;
 use sinew_context::arch::stack_pointer;
 use sinew_context::stack;
-use sinew_context::switch_beside;
 
 use crate::cancel::CancelToken;
-use crate::coroutine::control::{self, Control, ValueTypes};
-use crate::coroutine::word::{pack, unpack};
+use crate::coroutine::control::{self, Asked, Control, ValueTypes};
+use crate::coroutine::word::{Word, pack, unpack};
 use crate::error::WaitError;
 
 /// A coroutine's way back to whoever resumed it. Its body is given one, and cannot keep it.
@@ -38,23 +39,33 @@ use crate::error::WaitError;
 ///     });
 /// });
 /// ```
-#[repr(transparent)]
 pub struct Suspender<In, Out> {
-    control: Control,
+    /// Its record. PERF: written again at each resume, though it is always the same: the compiler then has it in the register that it
+    /// came in, instead of in memory or in one that went through memory.
+    control: Cell<NonNull<Control>>,
     /// It takes an `Out` and gives an `In`. Neither `Send` nor `Sync`, as the record.
     values: PhantomData<fn(Out) -> In>,
 }
 
 impl<In, Out> Suspender<In, Out> {
-    /// The record as a suspender.
+    /// The suspender of this record's coroutine.
     ///
     /// # Safety
     ///
     /// The record's coroutine is resumed with `In` and suspends with `Out`. The caller runs on its stack, and keeps the
-    /// reference there.
-    pub(super) unsafe fn new(control: &Control) -> &Self {
-        // SAFETY: transparent over the record.
-        unsafe { &*ptr::from_ref(control).cast::<Self>() }
+    /// suspender there.
+    #[inline(always)]
+    pub(super) unsafe fn new(control: &Control) -> Self {
+        Self {
+            control: Cell::new(NonNull::from(control)),
+            values: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn control(&self) -> &Control {
+        // SAFETY: the suspender is on the coroutine's stack, and the record outlives its use of that.
+        unsafe { self.control.get().as_ref() }
     }
 
     /// Hands `out` to whoever resumed this coroutine, and returns what the next resume hands in.
@@ -85,23 +96,36 @@ impl<In, Out> Suspender<In, Out> {
     ///   return. No value has come in. Later calls fail with `State`, or unwind where that has become possible.
     #[inline]
     pub fn suspend(&self, out: Out) -> Result<In, SuspendError<In, Out>> {
-        if !self.control.may_suspend() && self.control.refuse() {
-            return Err(SuspendError::State(out));
-        }
-        self.control.check_fp_env();
-        let number = self.control.errno().get();
+        // PERF: a word goes through every call beside the plain path, so that it can stay in its register on that.
         let out = ManuallyDrop::new(out);
-        let body = self.control.body.get();
-        // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the caller's context, which lies above
-        // `body`, was saved by the `switch_in` that runs it. The other side takes `out`.
-        let word = unsafe { switch_beside::<1>(body, pack(&out)).word };
-        self.control.errno().set(number);
-        if self.control.is_cancelled() {
-            if self.control.must_end() {
-                return Err(SuspendError::Ending);
+        let mut word = pack(&out);
+        let control = self.control();
+        if !control.may_suspend() {
+            let stays;
+            (stays, word) = refuse::<Out>(control, word);
+            if stays {
+                // SAFETY: it is still this side's.
+                return Err(SuspendError::State(unsafe { unpack(word) }));
             }
-            // SAFETY: not ended, so resumed with an `In`, for this side to take.
-            return Err(SuspendError::Cancelled(unsafe { unpack(word) }));
+        }
+        control.check_fp_env();
+        let number = control.errno().get();
+        // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the `switch_in` that runs it entered the
+        // pair. The other side takes `out`.
+        let arrival = unsafe { Pair::leave(&raw const control.pair, word) };
+        self.control.set(Control::of_pair(arrival.pair));
+        let control = self.control();
+        word = arrival.word;
+        control.errno().set(number);
+        if control.may_be_cancelled() {
+            let asked;
+            (asked, word) = control.look_for_cancel(word);
+            match asked {
+                Asked::Nothing => {}
+                // SAFETY: not ended, so resumed with an `In`, for this side to take.
+                Asked::ToStop => return Err(SuspendError::Cancelled(unsafe { unpack(word) })),
+                Asked::ToEnd => return Err(SuspendError::Ending),
+            }
         }
         // SAFETY: as above.
         Ok(unsafe { unpack(word) })
@@ -111,13 +135,13 @@ impl<In, Out> Suspender<In, Out> {
     #[must_use]
     #[inline]
     pub fn stopping(&self) -> bool {
-        self.control.is_cancelled()
+        self.control().is_cancelled()
     }
 
     /// The coroutine's cancel token, as [`Coroutine::cancel_token`](super::Coroutine::cancel_token) gives it.
     #[must_use]
     pub fn cancel_token(&self) -> CancelToken {
-        self.control.token()
+        self.control().token()
     }
 
     /// Records that the body stops because it was asked to: the outcome will be [`crate::Outcome::Cancelled`]. The value
@@ -127,7 +151,7 @@ impl<In, Out> Suspender<In, Out> {
     ///
     /// `State` if nothing was requested, and inside a cleanup of this coroutine.
     pub fn confirm_cancel(&self) -> Result<(), WaitError> {
-        if self.control.confirm() {
+        if self.control().confirm() {
             Ok(())
         } else {
             Err(WaitError::State)
@@ -138,8 +162,25 @@ impl<In, Out> Suspender<In, Out> {
 impl<In: 'static, Out: 'static> Suspender<In, Out> {
     /// Lets the free [`suspend`] find this coroutine, from now on. Its types have to outlive everything for that.
     pub fn publish(&self) {
-        self.control.set_types(value_types::<In, Out>);
+        self.control().set_types(value_types::<In, Out>);
     }
+}
+
+/// As [`Control::refuse`], with the word for the `Out` that was to go out: it passes through, or if this unwinds is dropped.
+#[cold]
+#[inline(never)]
+fn refuse<Out>(control: &Control, word: Word) -> (bool, Word) {
+    struct Kept<Out>(Word, PhantomData<Out>);
+    impl<Out> Drop for Kept<Out> {
+        fn drop(&mut self) {
+            // SAFETY: nobody else takes it.
+            drop(unsafe { unpack::<Out>(self.0) });
+        }
+    }
+    let kept = Kept::<Out>(word, PhantomData);
+    let stays = control.refuse();
+    mem::forget(kept);
+    (stays, word)
 }
 
 /// What identifies the types of a coroutine's values.
@@ -205,7 +246,7 @@ pub fn suspend<In: 'static, Out: 'static>(out: Out) -> Result<In, SuspendError<I
 
 impl<In, Out> fmt::Debug for Suspender<In, Out> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Suspender").field(&self.control).finish()
+        f.debug_tuple("Suspender").field(self.control()).finish()
     }
 }
 

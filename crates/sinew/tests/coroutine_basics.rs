@@ -511,18 +511,6 @@ fn ones_with_names_and_sizes() {
 }
 
 #[test]
-fn running_a_scheduler_inside_is_refused() {
-    anchor(|a| {
-        let mut c = Coroutine::new(a, |_: &Suspender<(), ()>, ()| {
-            sinew::try_run(|| ()).unwrap_err().to_string()
-        });
-        let error = c.resume(()).unwrap().done().unwrap();
-        assert!(error.contains("scheduler"), "{error}");
-        assert!(sinew::try_run(|| ()).is_ok());
-    });
-}
-
-#[test]
 fn what_is_held_across_suspends_behaves_as_in_a_thread() {
     thread_local! {
         static SHARED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };

@@ -230,8 +230,9 @@ unsafe fn look_up(table: *const u8, start: usize, address: usize) -> Deed {
 /// What a function would do that has been left by a switch. That is no call, so no line of the table is about it; what comes out of
 /// the other stack is raised anew, by a call of the same function, but which one that is nobody can say.
 ///
-/// In a function that lets no panic out each call that could raise one ends the process: no line lets it through. In any other
-/// one at least that call does, or, if the function is one that catches, is caught.
+/// In a function that lets no panic out each call that could raise one ends the process; in any other one it is let through, so
+/// the first line tells. (A later one may be about a landing pad: a destructor there must not raise again, and what ends
+/// the process may be said to.) Where only some lines catch, it may be caught or not; the frames further out count then, too.
 ///
 /// # Safety
 ///
@@ -241,9 +242,8 @@ unsafe fn deed_of_any(table: *const u8) -> Deed {
     let mut result = Deed::Refuse;
     while let Some(site) = table.next_site() {
         match table.deed_at(&site) {
-            Deed::Pass => return Deed::Pass,
             Deed::Catch => result = Deed::Catch,
-            Deed::Refuse => {}
+            deed => return deed,
         }
     }
     result

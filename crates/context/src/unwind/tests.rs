@@ -152,7 +152,7 @@ fn chains_of_actions_are_followed() {
     assert_eq!(unsafe { look_up(whole.as_ptr(), 1000, 1003) }, Deed::Refuse);
 }
 
-/// A function that was left by a switch, of which no line tells: what all of its calls would do.
+/// A function that was left by a switch, of which no line tells: what its calls would do, the first above all.
 #[test]
 fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
     // No types but for a null one, number 1; three call sites: each is [from, bytes, landing, action].
@@ -174,10 +174,12 @@ fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
     };
     let cases = [
         ([1, 1, 1], Deed::Refuse),
-        ([1, 3, 1], Deed::Catch),
-        ([1, 3, 5], Deed::Pass),
+        ([1, 5, 0], Deed::Refuse),
         ([5, 1, 1], Deed::Pass),
-        ([1, 1, 0], Deed::Pass),
+        ([0, 1, 1], Deed::Pass),
+        ([3, 5, 1], Deed::Pass),
+        ([3, 1, 5], Deed::Refuse),
+        ([3, 3, 3], Deed::Catch),
     ];
     for (actions, deed) in cases {
         let whole = table(actions);

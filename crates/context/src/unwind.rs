@@ -232,21 +232,25 @@ unsafe fn look_up(table: *const u8, start: usize, address: usize) -> Deed {
 ///
 /// In a function that lets no panic out each call that could raise one ends the process; in any other one it is let through, so
 /// the first line tells. (A later one may be about a landing pad: a destructor there must not raise again, and what ends
-/// the process may be said to.) Where only some lines catch, it may be caught or not; the frames further out count then, too.
+/// the process may be said to.) Where the first one catches, the call may be one that is caught or not: if any line lets a panic through,
+/// the frames further out count as well.
 ///
 /// # Safety
 ///
 /// `table` is a whole language-specific data area.
 unsafe fn deed_of_any(table: *const u8) -> Deed {
     let mut table = Table::read(table);
-    let mut result = Deed::Refuse;
+    let mut result = None;
     while let Some(site) = table.next_site() {
-        match table.deed_at(&site) {
-            Deed::Catch => result = Deed::Catch,
-            deed => return deed,
+        match (result, table.deed_at(&site)) {
+            (None, Deed::Catch) => result = Some(Deed::Catch),
+            (None, deed) => return deed,
+            (Some(_), Deed::Pass) => return Deed::Pass,
+            (Some(_), Deed::Catch) => {}
+            (Some(_), Deed::Refuse) => result = Some(Deed::Refuse),
         }
     }
-    result
+    result.unwrap_or(Deed::Refuse)
 }
 
 /// A table that is read call site by call site. Made of whole language-specific data areas only.

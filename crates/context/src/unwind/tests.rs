@@ -178,7 +178,8 @@ fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
         ([5, 1, 1], Deed::Pass),
         ([0, 1, 1], Deed::Pass),
         ([3, 5, 1], Deed::Pass),
-        ([3, 1, 5], Deed::Refuse),
+        ([3, 1, 5], Deed::Pass),
+        ([3, 1, 3], Deed::Refuse),
         ([3, 3, 3], Deed::Catch),
     ];
     for (actions, deed) in cases {

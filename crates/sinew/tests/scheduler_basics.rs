@@ -406,6 +406,7 @@ fn names_and_ids_are_seen_from_inside() {
     run(|| {
         let handle = Builder::new()
             .name("worker 7")
+            .priority(sinew::Priority::Normal)
             .spawn_local(|| {
                 let me = sinew::current().unwrap();
                 (me.id(), me.name())

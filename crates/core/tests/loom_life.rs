@@ -412,7 +412,7 @@ impl Slot {
 // contract: S20, S21
 #[test]
 fn what_is_on_its_way_is_passed_over_also_when_its_memory_is_used_again() {
-    check(4, || {
+    check(3, || {
         let slot = Slot::new();
         let maker = {
             let slot = slot.clone();

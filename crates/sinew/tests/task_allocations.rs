@@ -1,42 +1,15 @@
 //! What pools and groups take from the allocator, and give back.
-#![expect(unsafe_code, reason = "a counting global allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod memory_rig;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use memory_rig::{live_bytes, requests};
 use sinew::coroutine::arena;
 use sinew::future::Promise;
 use sinew::task::{Outcome, Task, TaskContext, TaskEnd, TaskGroup, TaskPool};
-
-/// Counts what a thread takes from the allocator, and how much more that is than it gives back.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        LIVE_BYTES.set(LIVE_BYTES.get() + layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn rounds(number: usize) -> usize {
     let factor = std::env::var("SINEW_STRESS").map_or(1, |text| match text.as_str() {
@@ -67,7 +40,7 @@ fn a_group_holds_what_is_active_and_nothing_of_what_was() {
             group.add(&future).unwrap();
             active.push_back(promise);
         }
-        LIVE_BYTES.get()
+        live_bytes()
     };
     let warm = turn(100);
     let later = turn(rounds(100_000));
@@ -89,18 +62,18 @@ fn to_hand_a_release_in_allocates_nothing() {
         })
         .collect();
     pool.close();
-    let before = CALLS.get();
+    let before = requests();
     drop(resources);
-    assert_eq!(CALLS.get(), before);
+    assert_eq!(requests(), before);
     drop(pool);
     assert_eq!(released.load(SeqCst), 1000);
 }
 
 /// Calls of the allocator and live bytes, after and between.
 fn taken<R>(f: impl FnOnce() -> R) -> (usize, isize, R) {
-    let (calls, bytes) = (CALLS.get(), LIVE_BYTES.get());
+    let (calls, bytes) = (requests(), live_bytes());
     let value = f();
-    (CALLS.get() - calls, LIVE_BYTES.get() - bytes, value)
+    (requests() - calls, live_bytes() - bytes, value)
 }
 
 // contract: C12
@@ -116,7 +89,7 @@ fn an_arena_of_a_task_takes_nothing_before_its_first_use_and_is_freed_whole() {
     for end in ends {
         // What the first one of its kind takes for good (a panic's hook, what a thread has of its own) is no leak.
         for is_warm in [false, true] {
-            let before = LIVE_BYTES.get();
+            let before = live_bytes();
             let (task, future) = Task::new(move |context: &TaskContext<'_>| {
                 let (calls, _, empty) = taken(|| context.arena().allocated_bytes());
                 assert_eq!((calls, empty), (0, 0), "nothing for nothing");
@@ -132,7 +105,7 @@ fn an_arena_of_a_task_takes_nothing_before_its_first_use_and_is_freed_whole() {
             let _end: TaskEnd = task.run();
             drop(future);
             if is_warm {
-                assert_eq!(LIVE_BYTES.get(), before, "freed whole");
+                assert_eq!(live_bytes(), before, "freed whole");
             }
         }
     }

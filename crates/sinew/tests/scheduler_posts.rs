@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sinew::inspect::State;
 use sinew::sync::channel;
@@ -303,7 +303,7 @@ fn close_refuses_the_new_cancels_the_alive_and_runs_the_accepted() {
 // contract: S7, S8
 #[test]
 fn a_closed_scheduler_runs_what_is_left_and_then_says_closed() {
-    let soon = || Instant::now() + Duration::from_millis(1);
+    let soon = || sinew::time::now() + Duration::from_millis(1);
     type Run<'a> = &'a dyn Fn(&Scheduler) -> Progress;
     let ways: [(&str, Run<'_>); 4] = [
         ("run", &|s| s.run().unwrap()),

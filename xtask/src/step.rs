@@ -309,12 +309,12 @@ fn shuffled_all(rest: &[String]) -> Outcome {
 fn shuffled_by(seed: &str, tests: &[&str], rest: &[String]) -> Outcome {
     println!("SINEW_SHUFFLE={seed}");
     let mut command = cargo(["test", "-p", "sinew"]);
-    // A directory of its own: the flag changes every crate, and would evict the usual build. No tables for debuggers: they take
-    // half of the time.
+    // A directory of its own: the flag changes every crate, and would evict the usual build. Of tables for debuggers only the lines, for the
+    // time; and nothing is said of imports for tests that are left out.
     command
         .args(tests)
         .env("SINEW_SHUFFLE", seed)
-        .env("RUSTFLAGS", "--cfg sinew_shuffle")
+        .env("RUSTFLAGS", "--cfg sinew_shuffle -A unused")
         .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .env("CARGO_TARGET_DIR", target().join("shuffled"));
     execute(command.args(rest))

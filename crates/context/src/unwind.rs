@@ -10,7 +10,7 @@
 //! | catches everything here (`catch_unwind`, `catch (...)`) | yes |
 //! | catches it to pass it on ([`catch_to_pass_on`], the outermost frame of a stack that this one has resumed) | go on outwards |
 //! | has a filter here, or a table in which this call is not (an `extern "C"` function in Rust, `noexcept` in C++) | no |
-//! | has resumed the stack that the walk comes from | it stands at a switch, which is no call and in no table: what its other calls would do, see [`deed_of_any`] |
+//! | has resumed the stack that the walk comes from | it stands at a switch, which is no call and in no table: what its other calls would do, see `deed_of_any` |
 //! | cannot be found by the unwinder (assembly or C without unwind tables) | no |
 //!
 //! Source of the format: the Itanium C++ ABI, level II, and what the LSB says of `.gcc_except_table`.

@@ -72,6 +72,12 @@ const THREAD_CHOSEN: &[&str] = &[
     "tools_",
 ];
 
+/// What ThreadSanitizer and MemorySanitizer leave out besides.
+const NOT_SHADOWED: &[(&str, &str)] = &[(
+    "coroutine_limits",
+    "limits memory, of which the sanitizer's shadow takes terabytes",
+)];
+
 /// How the names of those tests begin that run under MemorySanitizer. Those that call the C libraries by pointers of their own are
 /// not among them: it takes what code without instruments writes for never written.
 const MEMORY_CHOSEN: &[&str] = &[
@@ -125,6 +131,9 @@ impl Build {
             // The panics of tests are many, and the tables of an instrumented build are long.
             .env("RUST_BACKTRACE", "0")
             .env("PROPTEST_CASES", "32")
+            // More memory than there is comes back as an error, as from every allocator, and some tests ask for that.
+            .env("TSAN_OPTIONS", "allocator_may_return_null=1")
+            .env("MSAN_OPTIONS", "allocator_may_return_null=1")
             .env(BOOTSTRAP.0, BOOTSTRAP.1);
         command
     }
@@ -283,8 +292,9 @@ pub(crate) fn thread(rest: &[String]) -> Outcome {
         Ok(toolchain) => toolchain,
         Err(outcome) => return outcome,
     };
-    say_left_out("ThreadSanitizer", NOWHERE);
-    let tests = match chosen(THREAD_CHOSEN, NOWHERE) {
+    let left_out = [NOWHERE, NOT_SHADOWED].concat();
+    say_left_out("ThreadSanitizer", &left_out);
+    let tests = match chosen(THREAD_CHOSEN, &left_out) {
         Ok(tests) => tests,
         Err(outcome) => return outcome,
     };
@@ -319,6 +329,7 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
     };
     let left_out = [
         NOWHERE,
+        NOT_SHADOWED,
         &[(
             "coroutine_callbacks",
             "what C code writes that has no instruments counts as never written",

@@ -10,7 +10,7 @@
 //! | catches everything here (`catch_unwind`, `catch (...)`) | yes |
 //! | catches it to pass it on ([`catch_to_pass_on`], the outermost frame of a stack that this one has resumed) | go on outwards |
 //! | has a filter here, or a table in which this call is not (an `extern "C"` function in Rust, `noexcept` in C++) | no |
-//! | has resumed the stack that the walk comes from | go on outwards, unless it catches: it stands at a switch, which no table knows |
+//! | has resumed the stack that the walk comes from | it stands at a switch, which is no call and in no table: what its other calls would do, see `deed_of_any` |
 //! | cannot be found by the unwinder (assembly or C without unwind tables) | no |
 //!
 //! Source of the format: the Itanium C++ ABI, level II, and what the LSB says of `.gcc_except_table`.
@@ -121,7 +121,9 @@ const FRAMES_OF_BASE: u32 = 12;
 
 impl Walk {
     /// Looks at the next frame: an address in it, where its function starts, and what it would do. Says whether to go on.
-    fn step(&mut self, address: usize, function: usize, deed: impl FnOnce() -> Deed) -> bool {
+    ///
+    /// `deed` is told whether the frame stands at a switch.
+    fn step(&mut self, address: usize, function: usize, deed: impl FnOnce(bool) -> Deed) -> bool {
         let mut has_resumed = false;
         if !self.stack.contains(&address) {
             let next = lookup(address).map_or(0..0, |slot| {
@@ -149,16 +151,14 @@ impl Walk {
             *frames += 1;
             if passes_on && *frames <= FRAMES_OF_CATCH {
                 self.since_catch = None;
-            } else if *frames > FRAMES_OF_BASE || deed() == Deed::Catch {
+            } else if *frames > FRAMES_OF_BASE || deed(has_resumed) == Deed::Catch {
                 self.answer = Some(true);
             }
             return self.answer.is_none();
         }
-        match deed() {
+        match deed(has_resumed) {
             Deed::Catch if !passes_on => self.since_catch = Some(0),
             Deed::Catch | Deed::Pass => {}
-            // It stands at a switch, which is no call and in no table. What comes out of the other stack is raised by a call after it.
-            Deed::Refuse if has_resumed => {}
             Deed::Refuse => self.answer = Some(false),
         }
         self.answer.is_none()
@@ -173,7 +173,7 @@ extern "C" fn visit(context: *mut UnwindContext, walk: *mut c_void) -> c_int {
     // SAFETY: as above.
     let function = unsafe { _Unwind_GetRegionStart(context) };
     // SAFETY: as above.
-    let deed = || unsafe { deed_of(context) };
+    let deed = |has_resumed: bool| unsafe { deed_of(context, has_resumed) };
     if walk.step(address, function, deed) {
         GO_ON
     } else {
@@ -184,7 +184,7 @@ extern "C" fn visit(context: *mut UnwindContext, walk: *mut c_void) -> c_int {
 /// # Safety
 ///
 /// The unwinder is visiting this context.
-unsafe fn deed_of(context: *mut UnwindContext) -> Deed {
+unsafe fn deed_of(context: *mut UnwindContext, has_resumed: bool) -> Deed {
     // SAFETY: passed on to the caller.
     let table = unsafe { _Unwind_GetLanguageSpecificData(context) };
     if table.is_null() {
@@ -198,7 +198,12 @@ unsafe fn deed_of(context: *mut UnwindContext) -> Deed {
     // A return address may be the first of the next call's range: one before it is in this one's.
     let address = address - usize::from(before == 0);
     // SAFETY: the table of the function that starts there.
-    unsafe { look_up(table, start, address) }
+    let deed = unsafe { look_up(table, start, address) };
+    if has_resumed && deed == Deed::Refuse {
+        // SAFETY: as above.
+        return unsafe { deed_of_any(table) };
+    }
+    deed
 }
 
 /// What the table says about a call at `address`, in the function that starts at `start`.
@@ -207,41 +212,109 @@ unsafe fn deed_of(context: *mut UnwindContext) -> Deed {
 ///
 /// `table` is a whole language-specific data area.
 unsafe fn look_up(table: *const u8, start: usize, address: usize) -> Deed {
-    let mut head = Reader { at: table };
-    let landing_encoding = head.byte();
-    if landing_encoding != encoding::OMIT {
-        head.encoded(landing_encoding);
-    }
-    let types_encoding = head.byte();
-    let types = if types_encoding == encoding::OMIT {
-        ptr::null()
-    } else {
-        let bytes = head.uleb();
-        head.at.wrapping_add(bytes)
-    };
-    let site_encoding = head.byte();
-    let site_bytes = head.uleb();
-    let actions = head.at.wrapping_add(site_bytes);
-    let mut sites = head;
-    while sites.at < actions {
-        let from = start.wrapping_add(sites.encoded(site_encoding));
-        let bytes = sites.encoded(site_encoding);
-        let landing = sites.encoded(site_encoding);
-        let action = sites.uleb();
+    let mut table = Table::read(table);
+    while let Some(site) = table.next_site() {
+        let from = start.wrapping_add(site.from);
         // In order of their addresses.
         if address < from {
             break;
         }
-        if address - from < bytes {
-            if landing == 0 || action == 0 {
-                return Deed::Pass;
-            }
-            let first = actions.wrapping_add(action - 1);
-            return follow(first, types, types_encoding);
+        if address - from < site.bytes {
+            return table.deed_at(&site);
         }
     }
     // A call that the compiler says cannot unwind.
     Deed::Refuse
+}
+
+/// What a function would do that has been left by a switch. That is no call, so no line of the table is about it; what comes out of
+/// the other stack is raised anew, by a call of the same function, but which one that is nobody can say.
+///
+/// In a function that lets no panic out each call that could raise one ends the process; in any other one it is let through, so
+/// the first line tells. (A later one may be about a landing pad: a destructor there must not raise again, and what ends
+/// the process may be said to.) Where the first one catches, the call may be one that is caught or not: if any line lets a panic through,
+/// the frames further out count as well.
+///
+/// # Safety
+///
+/// `table` is a whole language-specific data area.
+unsafe fn deed_of_any(table: *const u8) -> Deed {
+    let mut table = Table::read(table);
+    let mut result = None;
+    while let Some(site) = table.next_site() {
+        match (result, table.deed_at(&site)) {
+            (None, Deed::Catch) => result = Some(Deed::Catch),
+            (None, deed) => return deed,
+            (Some(_), Deed::Pass) => return Deed::Pass,
+            (Some(_), Deed::Catch) => {}
+            (Some(_), Deed::Refuse) => result = Some(Deed::Refuse),
+        }
+    }
+    result.unwrap_or(Deed::Refuse)
+}
+
+/// A table that is read call site by call site. Made of whole language-specific data areas only.
+struct Table {
+    sites: Reader,
+    site_encoding: u8,
+    actions: *const u8,
+    types: *const u8,
+    types_encoding: u8,
+}
+
+/// A range of a function's code, relative to its start, and where a panic goes that comes out of a call there.
+struct Site {
+    from: usize,
+    bytes: usize,
+    landing: usize,
+    action: usize,
+}
+
+impl Table {
+    /// Reads the head.
+    fn read(table: *const u8) -> Self {
+        let mut head = Reader { at: table };
+        let landing_encoding = head.byte();
+        if landing_encoding != encoding::OMIT {
+            head.encoded(landing_encoding);
+        }
+        let types_encoding = head.byte();
+        let types = if types_encoding == encoding::OMIT {
+            ptr::null()
+        } else {
+            let bytes = head.uleb();
+            head.at.wrapping_add(bytes)
+        };
+        let site_encoding = head.byte();
+        let site_bytes = head.uleb();
+        Self {
+            actions: head.at.wrapping_add(site_bytes),
+            sites: head,
+            site_encoding,
+            types,
+            types_encoding,
+        }
+    }
+
+    fn next_site(&mut self) -> Option<Site> {
+        if self.sites.at >= self.actions {
+            return None;
+        }
+        Some(Site {
+            from: self.sites.encoded(self.site_encoding),
+            bytes: self.sites.encoded(self.site_encoding),
+            landing: self.sites.encoded(self.site_encoding),
+            action: self.sites.uleb(),
+        })
+    }
+
+    fn deed_at(&self, site: &Site) -> Deed {
+        if site.landing == 0 || site.action == 0 {
+            return Deed::Pass;
+        }
+        let first = self.actions.wrapping_add(site.action - 1);
+        follow(first, self.types, self.types_encoding)
+    }
 }
 
 /// What a chain of actions says.

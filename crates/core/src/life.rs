@@ -21,6 +21,13 @@
 //! coroutine drops it before it sets `DONE`. The handle that goes clears `HANDLE` in one exchange that finds `DONE` or not. Both
 //! are exchanges of the one word, so exactly one of them sees the other's.
 //!
+//! # Why nobody touches what is on its way
+//!
+//! A coroutine that another thread makes may be refused, and then its memory is another coroutine's. Its scheduler passes over it until it has
+//! arrived, which the scheduler does itself. It looks at the number, this word and whose it is in one [`Sequence::read`](crate::wait::Sequence::read):
+//! the number is changed before the memory is used again, so the three belong together. One after the other they could be of several
+//! coroutines: of one that lives elsewhere, then of the next, which is on its way here.
+//!
 //! # Why no joiner is left waiting
 //!
 //! A joiner sets `WAITED` under the lock of the queue, in one exchange that does not find `DONE`, and links itself before it gives the lock
@@ -113,6 +120,14 @@ impl Life {
     pub fn is_done(&self) -> bool {
         // ORDERING: Acquire pairs with the Release that sets DONE.
         self.0.load(Acquire) & DONE != 0
+    }
+
+    /// Whether it lives where it belongs: it has neither ended nor is it on its way. One look, so it is true of one moment; the caller
+    /// makes sure that it is the life of whom it means (blocks are used again, see [`Sequence::read`](crate::wait::Sequence::read)).
+    #[inline]
+    pub fn is_present(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release that begins it: what was made before is seen.
+        self.0.load(Acquire) & (DONE | AWAY) == 0
     }
 
     /// Whether it is on its way to its scheduler still.

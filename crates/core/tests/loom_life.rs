@@ -11,14 +11,16 @@ use std::ptr::{self, NonNull};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{
-    AtomicBool, AtomicUsize,
+    AtomicBool, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Relaxed},
 };
 use loom::thread;
 use sinew_core::inbox::{Call, Inbox};
-use sinew_core::life::{Abandon, End, HANDLE, Join, Life};
+use sinew_core::life::{AWAY, Abandon, End, HANDLE, Join, Life, STATIC};
 use sinew_core::lock::Lock;
-use sinew_core::wait::{Claim, Kind, Node, Queue, Reason, Record, Suspend, Waiter, Ways, wait_in};
+use sinew_core::wait::{
+    Claim, Kind, Node, Queue, Reason, Record, Sequence, Suspend, Waiter, Ways, wait_in,
+};
 
 /// A thread that waits.
 #[repr(C)]
@@ -106,8 +108,12 @@ unsafe impl Send for Body {}
 
 impl Body {
     fn new() -> Arc<Self> {
+        Self::begun(HANDLE)
+    }
+
+    fn begun(bits: u8) -> Arc<Self> {
         let life = Life::new();
-        life.begin(HANDLE);
+        life.begin(bits);
         Arc::new(Self {
             life,
             joiners: Lock::new(Queue::new()),
@@ -378,5 +384,109 @@ fn a_cancel_is_seen_by_the_owner_and_gives_one_reference_along() {
             taken,
             "one reference for each message"
         );
+    });
+}
+
+/// One that another thread has made arrives and ends, while its handle joins or goes: no bit of the word is lost.
+// contract: S14
+#[test]
+fn an_arrival_meets_a_join_or_a_handle_that_goes() {
+    type Deed = fn(&Body);
+    let deeds: [Deed; 3] = [
+        |body| body.join(None),
+        |body| body.join(Some(Reason::Timeout)),
+        |body| body.abandon(),
+    ];
+    for deed in deeds {
+        check(5, move || {
+            let body = Body::begun(HANDLE | STATIC | AWAY);
+            let scheduler = {
+                let body = body.clone();
+                thread::spawn(move || {
+                    assert!(body.life.is_away() && !body.life.is_present());
+                    body.life.arrive();
+                    assert!(body.life.is_present());
+                    body.end();
+                })
+            };
+            deed(&body);
+            scheduler.join().unwrap();
+            body.check();
+            assert!(!body.life.is_away() && body.life.is_static());
+        });
+    }
+}
+
+/// The memory of coroutines, one after the other, as its scheduler looks for its own in it.
+struct Slot {
+    sequence: Sequence,
+    number: AtomicU32,
+    life: Life,
+    /// Whose it is.
+    door: AtomicU32,
+}
+
+const HERE: u32 = 1;
+const ELSEWHERE: u32 = 2;
+
+impl Slot {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            sequence: Sequence::new(),
+            number: AtomicU32::new(0),
+            life: Life::new(),
+            door: AtomicU32::new(0),
+        })
+    }
+
+    /// A coroutine begins in it.
+    fn fill(&self, number: u32, door: u32, bits: u8) {
+        self.door.store(door, Relaxed);
+        self.life.begin(bits);
+        let change = || self.number.store(number, Relaxed);
+        self.sequence.change(change);
+    }
+
+    /// It is free again.
+    fn release(&self) {
+        self.sequence.change(|| self.number.store(0, Relaxed));
+    }
+
+    /// The number of the coroutine in it, if that is one that has arrived at `HERE`.
+    fn present(&self) -> Option<u32> {
+        let look = || {
+            let number = self.number.load(Relaxed);
+            let is_it = number != 0 && self.life.is_present() && self.door.load(Relaxed) == HERE;
+            is_it.then_some(number)
+        };
+        self.sequence.read(look).flatten()
+    }
+}
+
+/// Another thread makes one for a scheduler, is refused, uses the memory for one of its own, and again for that scheduler. The
+/// scheduler, which looks at any moment, takes none of them for its own.
+// contract: S20, S21
+#[test]
+fn what_is_on_its_way_is_passed_over_also_when_its_memory_is_used_again() {
+    check(3, || {
+        let slot = Slot::new();
+        let maker = {
+            let slot = slot.clone();
+            thread::spawn(move || {
+                slot.fill(1, HERE, HANDLE | STATIC | AWAY);
+                slot.release();
+                slot.fill(2, ELSEWHERE, HANDLE);
+                slot.release();
+                slot.fill(3, HERE, HANDLE | STATIC | AWAY);
+            })
+        };
+        for _ in 0..2 {
+            assert_eq!(slot.present(), None, "taken for one that has arrived");
+        }
+        maker.join().unwrap();
+        assert_eq!(slot.present(), None);
+        // Accepted, at last.
+        slot.life.arrive();
+        assert_eq!(slot.present(), Some(3));
     });
 }

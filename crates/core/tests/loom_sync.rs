@@ -607,3 +607,63 @@ fn event_signal_is_passed_on() {
         assert!(!announced.event.is_set(), "doubled");
     });
 }
+
+/// As [`Announced::wait`] of one whose cancel has grown into a forced unwind at the same moment: whatever its wait came to, it
+/// does not get to its return, and what it has is dropped. (Not by a real unwind: loom's threads share the one of the system, whose
+/// panic all of them would see.) Says whether a signal had been claimed for it.
+fn wait_and_be_unwound(announced: &Announced) -> bool {
+    let party = Party::new(Some(Reason::Cancelled));
+    let signal: Result<Signal<'_>, Reason> = announced.event.wait(&*party);
+    let was_claimed = signal.is_ok();
+    drop(signal);
+    was_claimed
+}
+
+/// Nobody else waits: the signal that the one unwound was chosen for is kept, once.
+// contract: E1
+#[test]
+fn event_signal_of_one_who_is_unwound_is_kept() {
+    check(4, || {
+        let announced = Announced::new(Mode::Auto);
+        let unwound = {
+            let announced = announced.clone();
+            thread::spawn(move || wait_and_be_unwound(&announced))
+        };
+        announced.announce();
+        // Claimed for it or not, it is where it was.
+        let _was_claimed = unwound.join().unwrap();
+        assert!(announced.event.try_wait(), "lost");
+        announced.read();
+        assert!(!announced.event.is_set(), "doubled");
+    });
+}
+
+/// Two signals, and two who wait, of whom one is unwound: the other has one signal, and one is left.
+// contract: E1
+#[test]
+fn event_signal_of_one_who_is_unwound_goes_to_who_waits() {
+    for sets in [1, 2] {
+        check(3, move || {
+            let announced = Announced::new(Mode::Auto);
+            let unwound = {
+                let announced = announced.clone();
+                thread::spawn(move || wait_and_be_unwound(&announced))
+            };
+            let setter = {
+                let announced = announced.clone();
+                thread::spawn(move || {
+                    announced.announce();
+                    // With nobody to take the first one, two are merged into one.
+                    (1..sets).for_each(|_| announced.event.set());
+                })
+            };
+            assert!(announced.wait(None), "lost");
+            setter.join().unwrap();
+            unwound.join().unwrap();
+            // Of two, one may have come while the other was kept.
+            let left = announced.event.try_wait();
+            assert!(sets == 2 || !left, "doubled");
+            assert!(!announced.event.is_set(), "doubled");
+        });
+    }
+}

@@ -68,7 +68,7 @@ pub use scheduler::object::{SchedulerBuilder, StateError, stop, thread_detach};
 pub use scheduler::order::{NotFound, cancel_id, cancel_id_within};
 pub use scheduler::post::{PostError, SchedulerHandle};
 pub use scheduler::run::{RunError, run, run_code, try_run};
-pub use scheduler::spawn::{Builder, Detached, SpawnError, go_local, spawn_local};
+pub use scheduler::spawn::{Builder, Detached, Priority, SpawnError, go_local, spawn_local};
 pub use scheduler::step::Progress;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use time::{sleep, sleep_until};

@@ -471,3 +471,64 @@ fn nor_does_it_for_a_coroutine_of_the_scheduler() {
         assert_eq!(log.take(), ["inner", "back", "outer"], "{kind}");
     }
 }
+
+/// Resumes, with the switch itself in this frame where it is optimised; no panic gets out of this.
+#[inline(never)]
+extern "C" fn resume_in_c(c: &mut Coroutine<'_, (), (), ()>) {
+    let _keeps = c.resume(());
+}
+
+/// The same, but a panic gets out.
+#[inline(never)]
+extern "C-unwind" fn resume_in_c_unwind(c: &mut Coroutine<'_, (), (), ()>) {
+    let _keeps = c.resume(());
+}
+
+/// The same, and a panic ends here.
+#[inline(never)]
+fn resume_and_catch(c: &mut Coroutine<'_, (), (), ()>) {
+    let _caught = catch_unwind(AssertUnwindSafe(|| drop(c.resume(()))));
+}
+
+/// A frame that has resumed another stack stands at a switch, about which no table says anything: it must not be unwound for that
+/// reason if it lets no panic out, nor be left alone if it does.
+// contract: C6
+#[test]
+fn what_the_frame_that_has_resumed_would_do_counts_too() {
+    type Resumes = fn(&mut Coroutine<'_, (), (), ()>);
+    let ways: [(&str, Resumes, &[&str]); 3] = [
+        (
+            "C",
+            |c| resume_in_c(c),
+            &["goes on", "inner", "back", "outer"],
+        ),
+        ("C-unwind", |c| resume_in_c_unwind(c), &["inner", "outer"]),
+        ("caught", resume_and_catch, &["inner", "back", "outer"]),
+    ];
+    for (kind, resumes, expected) in ways {
+        let log = Log::default();
+        let inside = log.clone();
+        sinew::run(move || {
+            let handle = sinew::spawn_local(move || {
+                let log = &inside;
+                let _outer = Says(log, "outer");
+                anchor(|a| {
+                    let mut c = Coroutine::new(a, |_: &Suspender<(), ()>, ()| {
+                        let _inner = Says(log, "inner");
+                        // Deaf for longer than it takes the forced unwind to be due.
+                        for _ in 0..10_000 {
+                            assert_eq!(sinew::park(), Err(WaitError::Cancelled));
+                        }
+                        log.say("goes on");
+                    });
+                    resumes(&mut c);
+                });
+                log.say("back");
+            });
+            sinew::yield_now().unwrap();
+            sinew::cancel_id_within(handle.id(), "stop", std::time::Duration::ZERO).unwrap();
+            handle.wait().unwrap();
+        });
+        assert_eq!(log.take(), expected, "{kind}");
+    }
+}

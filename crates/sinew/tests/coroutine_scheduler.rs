@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sinew::coroutine::{self, Coroutine, Generator, Step, SuspendError, Suspender, anchor};
-use sinew::{Outcome, WaitError, park, run, sleep, spawn_local, yield_now};
+use sinew::{Outcome, RunError, Scheduler, WaitError, park, run, sleep, spawn_local, yield_now};
 
 struct Noted<'a>(&'a Cell<u32>);
 
@@ -256,4 +256,73 @@ fn inside_a_future_that_is_blocked_on_it_cannot_suspend() {
     };
     check();
     run(check);
+}
+
+/// The text of the panic that comes out of `f`.
+fn panic_of(f: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(f)).unwrap_err();
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => (*payload.downcast_ref::<&str>().unwrap()).to_owned(),
+    }
+}
+
+/// Every way to start a scheduler, none of which runs what it is given; between them the coroutine suspends as ever.
+fn starts_none(s: &Suspender<u32, u32>, first: u32) -> u32 {
+    fn never() -> i32 {
+        unreachable!("it is refused")
+    }
+    fn ended(code: i32) {
+        unreachable!("{code}")
+    }
+    let mut next = first;
+    let mut go_on = || next = s.suspend(next + 1).unwrap();
+    assert!(matches!(sinew::try_run(never), Err(RunError::State)));
+    go_on();
+    let anchored = Scheduler::builder().try_anchor(|_| never());
+    assert!(matches!(anchored, Err(RunError::State)));
+    go_on();
+    let starts: [fn(); 4] = [
+        || ended(run(never)),
+        || ended(sinew::run_code(never)),
+        || ended(Scheduler::anchor(|_| never())),
+        || ended(Scheduler::builder().anchor(|_| never())),
+    ];
+    for start in starts {
+        let text = panic_of(start);
+        let named = if sinew::in_coroutine() {
+            "this thread runs one already"
+        } else {
+            "a scheduler cannot start inside of a stand-alone coroutine"
+        };
+        assert!(text.contains(named), "{text}");
+        go_on();
+    }
+    next
+}
+
+/// A scheduler's frames never stand on a stack that can be suspended under them: no suspend can cross them.
+// contract: C5, S1
+#[test]
+fn a_scheduler_does_not_start_inside_so_no_suspend_crosses_it() {
+    let drive = |c: &mut Coroutine<'_, u32, u32, u32>| {
+        for n in 0..6 {
+            assert_eq!(c.resume(n * 10).unwrap(), Step::Suspended(n * 10 + 1));
+        }
+        assert_eq!(c.resume(60).unwrap(), Step::Done(60));
+    };
+    let check = || {
+        anchor(|a| {
+            drive(&mut Coroutine::new(a, starts_none));
+            // One coroutine further in.
+            let mut around = Coroutine::new(a, |_: &Suspender<(), ()>, ()| {
+                anchor(|b| drive(&mut Coroutine::new(b, starts_none)));
+            });
+            assert_eq!(around.resume(()).unwrap(), Step::Done(()));
+        });
+    };
+    check();
+    run(check);
+    // And afterwards, on the thread's own stack, one does.
+    assert_eq!(run(|| 7), 7);
 }

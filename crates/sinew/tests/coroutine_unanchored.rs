@@ -32,6 +32,7 @@ fn ticker(dropped: &Rc<Cell<u32>>) -> Ticker {
     unsafe {
         Coroutine::new_unanchored(move |s: &Suspender<(), u32>, ()| {
             let _noted = noted;
+            assert!(matches!(sinew::try_run(|| ()), Err(sinew::RunError::State)));
             for n in 0.. {
                 s.suspend(n).unwrap();
             }

@@ -60,3 +60,25 @@ fn a_sleeper_and_a_reader_cost_nothing_while_they_wait() {
         assert_eq!(reader.join().unwrap(), 3);
     });
 }
+
+/// A kernel's timer that counts in milliseconds would be late by most of one, each time.
+// contract: S13, S16
+#[test]
+fn a_sleeper_alone_is_woken_within_a_part_of_a_millisecond_and_never_early() {
+    const ASKED: Duration = Duration::from_micros(1_300);
+    run(|| {
+        let late = || {
+            let begin = clock();
+            sleep(ASKED).unwrap();
+            clock().checked_sub(begin + ASKED).expect("early")
+        };
+        // The machine may have others to run now and then, not each time.
+        let best = (0..2_000).map(|_| late()).find(|late| *late < ASKED / 4);
+        assert!(best.is_some(), "late each time");
+    });
+}
+
+/// The clock that sleeps go by.
+fn clock() -> Duration {
+    clock_gettime(ClockId::Monotonic).try_into().unwrap()
+}

@@ -298,6 +298,69 @@ fn close_refuses_the_new_cancels_the_alive_and_runs_the_accepted() {
     });
 }
 
+/// Every way to run it after a close: at once, after it has been left with nothing, and after it was destroyed. What was accepted runs, what
+/// lives ends, nothing new begins, and then there is nothing left, however often it is asked.
+// contract: S7, S8
+#[test]
+fn a_closed_scheduler_runs_what_is_left_and_then_says_closed() {
+    let soon = || sinew::time::now() + Duration::from_millis(1);
+    type Run<'a> = &'a dyn Fn(&Scheduler) -> Progress;
+    let ways: [(&str, Run<'_>); 4] = [
+        ("run", &|s| s.run().unwrap()),
+        ("run_until", &|s| s.run_until(soon()).unwrap()),
+        ("step", &|s| s.step().unwrap()),
+        ("poll", &|s| s.poll(soon()).unwrap()),
+    ];
+    for (name, way) in ways {
+        Scheduler::anchor(|s| {
+            let ran = Rc::new(Cell::new(0));
+            let ended = ran.clone();
+            let sleeper = spawn_local(move || {
+                let slept = sinew::sleep(Duration::from_secs(3_600));
+                ended.set(ended.get() + 1);
+                slept
+            });
+            let deaf = ran.clone();
+            sinew::go_local(move || {
+                // Works on after the request, and stops when it is done.
+                for _ in 0..5 {
+                    let _ = sinew::yield_now();
+                }
+                deaf.set(deaf.get() + 1);
+            });
+            assert_eq!(s.step(), Ok(Progress::Made));
+            assert_eq!(s.step(), Ok(Progress::Made));
+            let posted = Arc::new(AtomicUsize::new(0));
+            let (by_post, again) = (posted.clone(), s.handle());
+            let post = move || {
+                // What a post wants to begin after the close does not.
+                assert!(again.post(|| ()).unwrap_err().is_closed());
+                sinew::go_local(|| unreachable!("born cancelled"));
+                by_post.fetch_add(1, SeqCst);
+            };
+            s.handle().post(post).unwrap();
+            s.close();
+            assert_eq!(
+                (ran.get(), posted.load(SeqCst)),
+                (0, 0),
+                "close runs nothing"
+            );
+            let turns = (0..1_000).find(|_| way(s) == Progress::Closed);
+            assert!(turns.is_some(), "{name} does not come to an end");
+            assert_eq!((ran.get(), posted.load(SeqCst)), (2, 1), "{name}");
+            assert_eq!(sleeper.join().unwrap(), Err(WaitError::Cancelled));
+            for (_, way) in ways {
+                assert_eq!(way(s), Progress::Closed);
+            }
+            assert_eq!(s.try_destroy(), Ok(()));
+            for (_, way) in ways {
+                assert_eq!(way(s), Progress::Closed);
+            }
+            assert!(s.is_closed() && s.is_idle());
+        });
+    }
+}
+
 // contract: S9
 #[test]
 fn destroying_is_refused_while_something_would_be_lost() {

@@ -405,6 +405,7 @@ fn a_provided_stack_is_run_on_and_dropped_at_the_end() {
             .unwrap()
             .build(|s: &Suspender<u32, usize>, first| {
                 let again = s.suspend(here()).unwrap();
+                assert!(matches!(sinew::try_run(|| ()), Err(RunError::State)));
                 dig(64 * 1024);
                 coroutine::arena::with(|_| ());
                 coroutine::error::set(sinew::Error::new(ErrorKind::Invalid, "kept"));

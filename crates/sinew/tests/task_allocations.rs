@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use memory_rig::{live_bytes, requests};
+use sinew::coroutine::arena;
 use sinew::future::Promise;
-use sinew::task::{TaskGroup, TaskPool};
+use sinew::task::{Outcome, Task, TaskContext, TaskEnd, TaskGroup, TaskPool};
 
 fn rounds(number: usize) -> usize {
     let factor = std::env::var("SINEW_STRESS").map_or(1, |text| match text.as_str() {
@@ -66,4 +67,47 @@ fn to_hand_a_release_in_allocates_nothing() {
     assert_eq!(requests(), before);
     drop(pool);
     assert_eq!(released.load(SeqCst), 1000);
+}
+
+/// Calls of the allocator and live bytes, after and between.
+fn taken<R>(f: impl FnOnce() -> R) -> (usize, isize, R) {
+    let (calls, bytes) = (requests(), live_bytes());
+    let value = f();
+    (requests() - calls, live_bytes() - bytes, value)
+}
+
+// contract: C12
+#[test]
+fn an_arena_of_a_task_takes_nothing_before_its_first_use_and_is_freed_whole() {
+    let mut ends: Vec<fn(&TaskContext<'_>) -> Outcome<()>> =
+        vec![|_| Outcome::Success(()), |_| Outcome::failed(), |_| {
+            Outcome::Cancelled
+        }];
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    ends.push(|_| panic!("on purpose"));
+    for end in ends {
+        // What the first one of its kind takes for good (a panic's hook, what a thread has of its own) is no leak.
+        for is_warm in [false, true] {
+            let before = live_bytes();
+            let (task, future) = Task::new(move |context: &TaskContext<'_>| {
+                let (calls, _, empty) = taken(|| context.arena().allocated_bytes());
+                assert_eq!((calls, empty), (0, 0), "nothing for nothing");
+                let (_, bytes, ()) = taken(|| {
+                    for n in 0..1_000_u64 {
+                        assert_eq!(*context.arena().alloc(n), n);
+                    }
+                    arena::with(|a| _ = a.alloc_str("the same one"));
+                });
+                assert!(bytes >= 8_000, "it is here: {bytes}");
+                end(context)
+            });
+            let _end: TaskEnd = task.run();
+            drop(future);
+            if is_warm {
+                assert_eq!(live_bytes(), before, "freed whole");
+            }
+        }
+    }
+    std::panic::set_hook(quiet);
 }

@@ -211,7 +211,7 @@ impl Drop for Messy {
     }
 }
 
-// contract: T3
+// contract: T3, C12, C13
 #[test]
 fn nothing_leaks_into_a_task_or_out_of_it() {
     let drops = Arc::new(AtomicUsize::new(0));
@@ -256,7 +256,7 @@ fn nothing_leaks_into_a_task_or_out_of_it() {
     drop(error::take());
 }
 
-// contract: T3
+// contract: T3, C12, C13
 #[test]
 fn a_task_within_a_task_has_its_own() {
     let (outer, _future) = Task::new(|_| {
@@ -273,7 +273,7 @@ fn a_task_within_a_task_has_its_own() {
     assert_eq!(outer.run(), TaskEnd::Success);
 }
 
-// contract: T3
+// contract: T3, C12, C13
 #[test]
 fn tasks_in_coroutines_of_one_thread_do_not_mix() {
     run(|| {

@@ -4,7 +4,7 @@
 use std::arch::global_asm;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Deed, catch_to_pass_on, look_up};
+use super::{Deed, catch_to_pass_on, deed_of_any, look_up};
 
 /// On a plain stack.
 fn can_unwind() -> bool {
@@ -150,4 +150,44 @@ fn chains_of_actions_are_followed() {
     whole[17] = 0x7f;
     // SAFETY: a whole table.
     assert_eq!(unsafe { look_up(whole.as_ptr(), 1000, 1003) }, Deed::Refuse);
+}
+
+/// A function that was left by a switch, of which no line tells: what its calls would do, the first above all.
+#[test]
+fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
+    // No types but for a null one, number 1; three call sites: each is [from, bytes, landing, action].
+    let table = |actions: [u8; 3]| {
+        let mut whole = vec![
+            0xff, // landing pads are relative to the function
+            0x9b, 26, // types: four bytes each; how far their end is
+            0x01, 12, // call sites: ULEB, twelve bytes
+        ];
+        for (place, action) in (0..).zip(actions) {
+            whole.extend([place * 20, 10, 100, action]);
+        }
+        // At 1: a filter. At 3: type 1, which is null. At 5: a cleanup.
+        whole.extend([0x7f, 0, 1, 0, 0, 0]);
+        // Filler, then the type.
+        whole.extend([0, 0, 0, 0, 0, 0]);
+        assert_eq!(whole.len(), 29);
+        whole
+    };
+    let cases = [
+        ([1, 1, 1], Deed::Refuse),
+        ([1, 5, 0], Deed::Refuse),
+        ([5, 1, 1], Deed::Pass),
+        ([0, 1, 1], Deed::Pass),
+        ([3, 5, 1], Deed::Pass),
+        ([3, 1, 5], Deed::Pass),
+        ([3, 1, 3], Deed::Refuse),
+        ([3, 3, 3], Deed::Catch),
+    ];
+    for (actions, deed) in cases {
+        let whole = table(actions);
+        // SAFETY: a whole table.
+        assert_eq!(unsafe { deed_of_any(whole.as_ptr()) }, deed, "{actions:?}");
+        // SAFETY: as above.
+        let at_gap = unsafe { look_up(whole.as_ptr(), 1000, 1015) };
+        assert_eq!(at_gap, Deed::Refuse);
+    }
 }

@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, transmute};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::ThreadId;
 use std::{io, ptr};
 
@@ -248,12 +248,14 @@ impl Scheduler {
 
     /// Whether the block is of a coroutine of this scheduler that has not ended. Owner thread.
     pub(crate) fn has(&self, block: &Block) -> bool {
-        // ORDERING: Acquire pairs with the fence in `Sequence::change`: what was written before the number is seen. Other threads use
-        // blocks again that were this scheduler's.
-        block.id.load(Acquire) != 0
-            && !block.is_done()
-            && !block.life.is_away()
-            && ptr::eq(block.door.load(Relaxed), self.door)
+        // Other threads use blocks again that were this scheduler's, and fill in such as are to be: all of it is read as of one moment.
+        // What changes meanwhile is none of this scheduler's, whose blocks nobody else changes.
+        let is_it = || {
+            block.id() != 0
+                && block.life.is_present()
+                && ptr::eq(block.door.load(Relaxed), self.door)
+        };
+        block.read(is_it) == Some(true)
     }
 
     /// Asks everything alive to stop, in the order of its making, and lets nothing new begin.

@@ -121,7 +121,7 @@ impl SchedulerBuilder {
     pub fn anchor<R>(self, f: impl FnOnce(&Scheduler) -> R) -> R {
         match self.try_anchor(f) {
             Ok(value) => value,
-            Err(error) => panic!("{error}"),
+            Err(error) => error.raise(),
         }
     }
 
@@ -188,7 +188,7 @@ impl Scheduler {
     ///
     /// - With the panic of `f`, or with the first panic that nobody joined or of a post, if no hook is set
     ///   ([`crate::inspect::on_unhandled`]) and no [`Scheduler::run`] has raised it.
-    /// - If this thread has a scheduler already, or the kernel refuses a descriptor;
+    /// - If this thread has a scheduler already, or inside of a stand-alone coroutine, or if the kernel refuses a descriptor;
     ///   [`SchedulerBuilder::try_anchor`] returns these.
     ///
     /// # Examples

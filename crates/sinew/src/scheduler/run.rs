@@ -8,14 +8,15 @@ use std::{fmt, io};
 
 use crate::inspect::Deadlock;
 use crate::scheduler::body::{drop_payload, drop_quietly};
-use crate::scheduler::{Scheduler, Until, exit, forced, spawn};
+use crate::scheduler::{Scheduler, Until, current, exit, forced, spawn};
 use crate::stack::StackError;
 
 /// Why [`try_run`] has no value.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
-    /// This thread runs a scheduler already.
+    /// This thread runs a scheduler already, or the caller is inside of a stand-alone coroutine: if that suspended, the frames of a
+    /// scheduler would stop in the middle of it, so they have to stand on the thread's own stack.
     State,
     /// The kernel refused what a scheduler needs: a descriptor or memory.
     Io(io::Error),
@@ -30,11 +31,25 @@ pub enum RunError {
     Deadlock(Box<Deadlock>),
 }
 
+impl RunError {
+    /// Panics with it, where it has just come about.
+    #[track_caller]
+    pub(super) fn raise(&self) -> ! {
+        if matches!(self, Self::State) && current::scheduler().is_null() {
+            panic!(
+                "a scheduler cannot start inside of a stand-alone coroutine, whose suspend would stop it in the middle; start it on the \
+                 thread's own stack, and the coroutine inside of it"
+            );
+        }
+        panic!("{self}");
+    }
+}
+
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State => {
-                f.write_str("this thread runs a scheduler already; spawn a coroutine instead")
+                f.write_str("a scheduler cannot start here: this thread runs one already (spawn a coroutine instead), or the caller is inside of a stand-alone coroutine")
             }
             Self::Io(error) => write!(f, "the scheduler could not be set up: {error}"),
             Self::Invalid(error) => error.fmt(f),
@@ -71,8 +86,8 @@ impl std::error::Error for RunError {
 ///
 /// - With the panic of `f`, or with the first panic that nobody joined, if no hook is set
 ///   ([`crate::inspect::on_unhandled`]).
-/// - If this thread runs a scheduler already, or the kernel refuses a descriptor, or [`crate::exit_all`] ended `f` before it
-///   could return; [`try_run`] returns these.
+/// - If this thread runs a scheduler already, or inside of a stand-alone coroutine, or if the kernel refuses a descriptor, or
+///   [`crate::exit_all`] ended `f` before it could return; [`try_run`] returns these.
 /// - With a report, if none of the coroutines can ever go on. That is looked for when the thread has had nothing to do for 20 ms, and
 ///   said only if it is proven: [`Deadlock`] tells what that takes. Everything is cancelled first, as after a panic of `f`, and panics
 ///   that this leads to give way to the report. [`try_run`] returns it. If no cancel reaches those who are left, because
@@ -92,7 +107,7 @@ impl std::error::Error for RunError {
 pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
     match try_run(f) {
         Ok(value) => value,
-        Err(error) => panic!("{error}"),
+        Err(error) => error.raise(),
     }
 }
 
@@ -100,7 +115,7 @@ pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
 ///
 /// # Errors
 ///
-/// [`RunError::State`] if this thread runs a scheduler already; [`RunError::Io`] if the kernel refuses a
+/// [`RunError::State`] if this thread runs a scheduler already, or inside of a stand-alone coroutine; [`RunError::Io`] if the kernel refuses a
 /// descriptor or memory. `f` has not run then. [`RunError::Exited`] and [`RunError::Cancelled`] if `f` has run without
 /// coming to a value. [`RunError::Deadlock`] if nothing could ever have gone on, see [`run`].
 ///
@@ -138,7 +153,7 @@ pub fn run_code<F: FnOnce() -> i32>(f: F) -> i32 {
     });
     match ended.flatten() {
         Ok(code) => code,
-        Err(error) => panic!("{error}"),
+        Err(error) => error.raise(),
     }
 }
 

@@ -193,6 +193,19 @@ pub struct Builder {
     clean_stack: bool,
     parent: Option<CancelToken>,
     fp_env: bool,
+    priority: Priority,
+}
+
+/// Which coroutines come first, of those that are ready.
+///
+/// There is one so far, and every coroutine has it: those that are ready run in the order in which they became so. The type keeps the place for others, so that
+/// programs that name it go on compiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Priority {
+    /// That of every coroutine.
+    #[default]
+    Normal,
 }
 
 impl Builder {
@@ -262,6 +275,12 @@ impl Builder {
     /// them back before anything suspends. A debug build panics where they are found changed, at a call that may suspend.
     pub fn fp_env(mut self, own: bool) -> Self {
         self.fp_env = own;
+        self
+    }
+
+    /// The coroutine's priority. There is [one](Priority) so far, which is the default: this changes nothing yet.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 

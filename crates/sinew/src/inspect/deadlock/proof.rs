@@ -42,8 +42,16 @@ use crate::scheduler::{Scheduler, slab};
 ///
 /// It is why [`crate::run`] panics and what [`crate::try_run`] fails with. Each coroutine of the scheduler waits, without a
 /// deadline, in a join, a mutex or a scope, for another one that does; or is parked where nobody has a reference to
-/// unpark it. A mutex counts only where nobody has a [`SchedulerHandle`](crate::SchedulerHandle) of the owner's scheduler, by which
-/// something could be posted that drops the guard. One that waits for anything else, which somebody outside could bring about, keeps the report away: it is not made on
+/// unpark it.
+///
+/// A mutex counts only where all that its owner's scheduler has waits in the same way, and that scheduler sleeps in a [`crate::run`]
+/// (or [`crate::try_run`], [`crate::run_code`]), of which nobody has a [`SchedulerHandle`](crate::SchedulerHandle): otherwise the guard could
+/// be dropped by a post, or by the code that runs a scheduler by hand ([`Scheduler::run`](crate::Scheduler::run),
+/// [`step`](crate::Scheduler::step) and the like, also while they sleep: what comes after them is not known). Such a scheduler is never
+/// proven to stand still either: whoever runs it may have a handle to unpark or cancel with. The cycles that dumps and
+/// [`crate::inspect::on_deadlock`] tell of are known there, too.
+///
+/// One that waits for anything else, which somebody outside could bring about, keeps the report away: it is not made on
 /// suspicion.
 #[derive(Debug, Clone)]
 pub struct Deadlock {

@@ -14,6 +14,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
+use super::telling::wake;
 use super::{Channel, Got, Slot, State, TrySend};
 use crate::facade::UnsafeCell;
 use crate::wait::{Arm, ArmNode, Linking, Reason, Waiter};
@@ -95,9 +96,14 @@ unsafe impl<T> Arm for RecvArm<'_, T> {
     }
 
     unsafe fn settle(&self, _reason: Reason) -> bool {
-        // What was delivered is in the slot; closed if nothing was.
-        self.is_done.set(true);
-        true
+        // SAFETY: not linked any more, so the slot is the waiter's.
+        let is_given = self.slot.with(|slot| unsafe { (*slot).is_some() });
+        if is_given {
+            self.is_done.set(true);
+            return true;
+        }
+        // It was told that there is something to see.
+        self.attempt()
     }
 }
 
@@ -203,6 +209,9 @@ unsafe impl<T> Arm for SendArm<'_, T> {
         let node = unsafe { self.node.prepare(waiter, slot) };
         // SAFETY: prepared, spread; `unlink` or the claim takes it out.
         unsafe { state.senders.push_back(node) };
+        let told = state.receivers.claim_other(waiter, Reason::Woken);
+        drop(state);
+        wake(told);
         Linking::Linked
     }
 
@@ -240,6 +249,12 @@ impl<T> State<T> {
 
     /// Whether `waiter` could send, or would hear that it cannot.
     fn can_send(&self, waiter: NonNull<Waiter>, limit: usize) -> bool {
-        self.closed || self.buffer.len() < limit || self.receivers.has_other(waiter)
+        let can_give = || {
+            let first = self.receivers.first_other(waiter);
+            first.is_some_and(|slot| !slot.is_null())
+                && self.buffer.len() == 0
+                && !self.senders.has_other(waiter)
+        };
+        self.closed || self.buffer.len() < limit || can_give()
     }
 }

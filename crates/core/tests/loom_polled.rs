@@ -4,46 +4,17 @@
 //! lock, a failure of loom's cells; a value or a signal that is lost or doubled, a failed count.
 #![cfg(loom)]
 
+mod loom_party;
+
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::Arc;
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 
-use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use loom_party::Bell;
 use sinew_core::sync::{Broadcast, Channel, Missing, Mode, RawEvent, RawWatch, TryRecv};
 use sinew_core::wait::{Polled, Reason};
-
-/// A waker that another thread can wait for. (Not by parking: loom's join does not stand an unpark that comes meanwhile.)
-struct Bell {
-    rung: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Bell {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            rung: Mutex::new(false),
-            changed: Condvar::new(),
-        })
-    }
-
-    fn wait(&self) {
-        let mut rung = self.rung.lock().unwrap();
-        while !*rung {
-            rung = self.changed.wait(rung).unwrap();
-        }
-        *rung = false;
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap() = true;
-        self.changed.notify_one();
-    }
-}
 
 fn party<T>() -> Polled<T> {
     Polled::new(Waker::wake)

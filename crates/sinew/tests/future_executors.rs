@@ -209,10 +209,7 @@ fn a_rendezvous_with_a_future_ends_when_it_has_taken_the_value() {
                 let back = sending.join().unwrap().unwrap_err();
                 assert_eq!((back.value, back.reason), (5, WaitError::Timeout));
             } else {
-                assert_eq!(
-                    Pin::new(&mut recv).poll(&mut context),
-                    Poll::Ready(Ok(5))
-                );
+                assert_eq!(Pin::new(&mut recv).poll(&mut context), Poll::Ready(Ok(5)));
                 assert_eq!(sending.join().unwrap(), Ok(()));
             }
         }

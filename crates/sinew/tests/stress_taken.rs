@@ -194,7 +194,11 @@ fn meet(rounds: u64, chance: &mut Chance) -> (Tally, Tally) {
             });
             scope.spawn(move || {
                 let mut receive = move || receive_some(&receiver, rounds, &mut other, received);
-                if is_in_coroutine { run(receive) } else { receive() }
+                if is_in_coroutine {
+                    run(receive)
+                } else {
+                    receive()
+                }
             });
         }
         drop((sender, receiver));

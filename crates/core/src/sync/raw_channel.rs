@@ -52,7 +52,9 @@ use crate::facade::UnsafeCell;
 use crate::lock::{Guard, Lock};
 use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
-use crate::wait::{Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in, wait_in_front};
+use crate::wait::{
+    Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in, wait_in_front,
+};
 
 pub use arms::{RecvArm, SendArm};
 use telling::{Telling, wake};
@@ -383,10 +385,7 @@ impl<T, K: Sharing> Channel<T, K> {
             return self.put_and_tell(value, state);
         }
         let is_given_to = |slot: *mut ()| !slot.is_null();
-        let Some(receiver) = state
-            .receivers
-            .claim_front_if(Reason::Woken, is_given_to)
-        else {
+        let Some(receiver) = state.receivers.claim_front_if(Reason::Woken, is_given_to) else {
             return self.put_and_tell(value, state);
         };
         // SAFETY: claimed from the receivers of this channel, with a slot.

@@ -17,21 +17,22 @@ use core::ptr::{self, NonNull};
 use super::telling::wake;
 use super::{Channel, Got, Slot, State, TrySend};
 use crate::facade::UnsafeCell;
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Arm, ArmNode, Linking, Reason, Waiter};
 
 /// Receives from a channel, as one of several things of which one happens.
-pub struct RecvArm<'a, T> {
-    channel: &'a Channel<T>,
+pub struct RecvArm<'a, T, K: Sharing = Shared> {
+    channel: &'a Channel<T, K>,
     node: ArmNode,
     slot: Slot<T>,
     /// Whether it has taken effect; without a value in the slot, by finding the channel closed.
     is_done: Cell<bool>,
 }
 
-impl<'a, T> RecvArm<'a, T> {
+impl<'a, T, K: Sharing> RecvArm<'a, T, K> {
     /// An arm that receives from this channel.
     #[must_use]
-    pub fn new(channel: &'a Channel<T>) -> Self {
+    pub fn new(channel: &'a Channel<T, K>) -> Self {
         Self {
             channel,
             node: ArmNode::new(),
@@ -55,7 +56,7 @@ impl<'a, T> RecvArm<'a, T> {
 }
 
 // SAFETY: linked into the receivers, under the channel's lock, only if nothing can be received; `get` takes claimed senders out.
-unsafe impl<T> Arm for RecvArm<'_, T> {
+unsafe impl<T, K: Sharing> Arm for RecvArm<'_, T, K> {
     fn attempt(&self) -> bool {
         if self.is_done.get() {
             return true;
@@ -107,7 +108,7 @@ unsafe impl<T> Arm for RecvArm<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for RecvArm<'_, T> {
+impl<T, K: Sharing> fmt::Debug for RecvArm<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecvArm").finish_non_exhaustive()
     }
@@ -116,18 +117,18 @@ impl<T> fmt::Debug for RecvArm<'_, T> {
 /// Sends to a channel, as one of several things of which one happens.
 ///
 /// The value stays in its home, which is the caller's, until it is sent. While there is none the arm never takes effect.
-pub struct SendArm<'a, T> {
-    channel: &'a Channel<T>,
+pub struct SendArm<'a, T, K: Sharing = Shared> {
+    channel: &'a Channel<T, K>,
     home: &'a Cell<Option<T>>,
     node: ArmNode,
     slot: Slot<T>,
     outcome: Cell<Option<Result<(), Reason>>>,
 }
 
-impl<'a, T> SendArm<'a, T> {
+impl<'a, T, K: Sharing> SendArm<'a, T, K> {
     /// An arm that sends what is in `home` to this channel.
     #[must_use]
-    pub fn new(channel: &'a Channel<T>, home: &'a Cell<Option<T>>) -> Self {
+    pub fn new(channel: &'a Channel<T, K>, home: &'a Cell<Option<T>>) -> Self {
         Self {
             channel,
             home,
@@ -165,7 +166,7 @@ impl<'a, T> SendArm<'a, T> {
 }
 
 // SAFETY: linked into the senders, under the channel's lock, only if nothing can be sent; `put` takes claimed receivers out.
-unsafe impl<T> Arm for SendArm<'_, T> {
+unsafe impl<T, K: Sharing> Arm for SendArm<'_, T, K> {
     fn attempt(&self) -> bool {
         if self.outcome.get().is_some() {
             return true;
@@ -235,7 +236,7 @@ unsafe impl<T> Arm for SendArm<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for SendArm<'_, T> {
+impl<T, K: Sharing> fmt::Debug for SendArm<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendArm").finish_non_exhaustive()
     }

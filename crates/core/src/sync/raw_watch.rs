@@ -109,6 +109,19 @@ impl<T, K: Sharing> RawWatch<T, K> {
         self.state.lock().version != seen
     }
 
+    /// Takes another version than the one seen for seen, if there is one; says so.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Closed`] if the watch is closed and its last version was seen.
+    pub fn try_changed(&self, seen: &Cell<u64>) -> Result<bool, Reason> {
+        match self.state.lock().look(seen) {
+            Some(Reason::Woken) => Ok(true),
+            Some(reason) => Err(reason),
+            None => Ok(false),
+        }
+    }
+
     /// Waits for another version than the one seen; that is the one seen then.
     ///
     /// # Errors

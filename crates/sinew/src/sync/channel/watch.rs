@@ -224,7 +224,17 @@ impl<T, K: Sharing> Receiver<T, K> {
     }
 
     fn changed_within(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        let waiting = Waiting::at::<K>(deadline_ns)?;
+        let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(WaitError::Deadlock) => {
+                return match self.channel.try_changed(&self.seen) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(WaitError::Deadlock),
+                    Err(_) => Err(WaitError::Closed),
+                };
+            }
+            Err(error) => return Err(error),
+        };
         match self.channel.changed(&self.seen, &waiting) {
             Ok(()) => {
                 waiting.take_turn();

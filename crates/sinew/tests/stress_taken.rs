@@ -1,58 +1,21 @@
 //! "Sent" is the truth: at a rendezvous, each value whose sender was told so was received, by parties that give up at
 //! random and go away without a look at what is left.
 
+mod chance_rig;
+mod io_rig;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use chance_rig::Chance;
+use io_rig::{stress, watchdog};
 use sinew::sync::channel::{Receiver, Sender, bounded, rendezvous};
 use sinew::sync::select;
 use sinew::{WaitError, block_on, run, spawn_local, yield_now};
-
-/// A stream of random numbers, from a seed that a failed run prints.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn moment(&mut self) -> Duration {
-        Duration::from_micros(self.below(50))
-    }
-}
-
-/// A seed of its own for every run, unless `SINEW_SEED` names one.
-fn seed() -> u64 {
-    let given = std::env::var("SINEW_SEED").ok();
-    let seed = given.map_or_else(
-        || {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            u64::from(now.subsec_nanos()) << 20 | 1
-        },
-        |text| text.parse().expect("SINEW_SEED is a number"),
-    );
-    eprintln!("SINEW_SEED={seed}");
-    seed
-}
-
-fn factor() -> u64 {
-    match std::env::var("SINEW_STRESS").as_deref() {
-        Ok("full") => 100,
-        Ok(text) => text.parse().expect("SINEW_STRESS is a number"),
-        Err(_) => 1,
-    }
-}
 
 /// A waker that does nothing.
 struct Deaf;
@@ -185,7 +148,7 @@ fn meet(rounds: u64, chance: &mut Chance) -> (Tally, Tally) {
     let (sent, received) = (Tally::default(), Tally::default());
     thread::scope(|scope| {
         for is_in_coroutine in [false, true] {
-            let (mut one, mut other) = (Chance(chance.next() | 1), Chance(chance.next() | 1));
+            let (mut one, mut other) = (chance.fork(), chance.fork());
             let (sender, receiver) = (sender.clone(), receiver.clone());
             let (sent, received) = (&sent, &received);
             scope.spawn(move || {
@@ -210,8 +173,9 @@ fn meet(rounds: u64, chance: &mut Chance) -> (Tally, Tally) {
 // contract: Y9, Y10
 #[test]
 fn what_was_sent_was_received() {
-    let mut chance = Chance(seed());
-    for _ in 0..8 * factor() {
+    let _watchdog = watchdog();
+    let mut chance = Chance::new();
+    for _ in 0..8 * stress() {
         let (sent, received) = meet(300, &mut chance);
         assert_eq!(sent.seen(), received.seen());
         assert!(sent.seen().0 > 0);
@@ -222,16 +186,17 @@ fn what_was_sent_was_received() {
 // contract: Y9, Y10
 #[test]
 fn what_was_sent_is_received_or_left() {
-    let mut chance = Chance(seed());
-    for capacity in 1..=4 * factor() {
-        let (sender, receiver) = bounded(usize::try_from(capacity % 4 + 1).unwrap());
+    let _watchdog = watchdog();
+    let mut chance = Chance::new();
+    for round in 0..4 * stress() {
+        let (sender, receiver) = bounded(round % 4 + 1);
         let (sent, received) = (Tally::default(), Tally::default());
         thread::scope(|scope| {
-            let mut one = Chance(chance.next() | 1);
+            let mut one = chance.fork();
             let sent = &sent;
             let sending = scope.spawn(move || run(move || send_all(&sender, &mut one, sent)));
             for _ in 0..2 {
-                let mut one = Chance(chance.next() | 1);
+                let mut one = chance.fork();
                 let (receiver, received) = (receiver.clone(), &received);
                 scope.spawn(move || run(move || receive_some(&receiver, 300, &mut one, received)));
             }
@@ -248,11 +213,12 @@ fn what_was_sent_is_received_or_left() {
 // contract: Y9, Y10
 #[test]
 fn what_was_sent_was_received_among_coroutines() {
-    let mut chance = Chance(seed());
-    for _ in 0..20 * factor() {
+    let _watchdog = watchdog();
+    let mut chance = Chance::new();
+    for _ in 0..20 * stress() {
         let (sender, receiver) = rendezvous();
         let tallies = Arc::new((Tally::default(), Tally::default()));
-        let mut chances: Vec<_> = (0..4).map(|_| Chance(chance.next() | 1)).collect();
+        let mut chances: Vec<_> = (0..4).map(|_| chance.fork()).collect();
         run({
             let tallies = tallies.clone();
             move || {

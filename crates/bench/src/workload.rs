@@ -6,7 +6,7 @@ use crate::echo;
 use crate::meter::Sample;
 #[cfg(feature = "corosensei")]
 use crate::side::corosensei;
-use crate::side::{context, sinew, yardstick};
+use crate::side::{context, kinds, sinew, yardstick};
 #[cfg(feature = "peers")]
 use crate::side::{may, smol, tokio};
 
@@ -178,6 +178,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
     all.extend([spawn(), spawn_join(), pingpong(), channel(), mutex()]);
     all.push(promise());
+    all.extend(of_one_thread());
     all.extend([timers(), naps(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
     all
@@ -343,6 +344,78 @@ fn mutex() -> Workload {
         ],
     }
 }
+
+/// What is of one thread beside what is of all threads.
+fn of_one_thread() -> Vec<Workload> {
+    type Run = fn(Load) -> Result<Sample, String>;
+    let both = |name, operation, [local, shared]: [Run; 2], rounds| Workload {
+        name,
+        operation,
+        metrics: CPU,
+        full: Load::new(1, rounds),
+        quick: Load::new(1, 1_000),
+        memory_bytes_min: 0,
+        sides: vec![
+            own(
+                LOCAL,
+                [Budget {
+                    metric: 0,
+                    limit: Limit::Of(SHARED, 0.5),
+                }],
+                local,
+            ),
+            own(SHARED, [], shared),
+        ],
+    };
+    vec![
+        both(
+            "local-mutex",
+            "lock and unlock a free mutex",
+            [kinds::local_mutex, kinds::shared_mutex],
+            20_000_000,
+        ),
+        both(
+            "local-rwlock",
+            "lock to read, and unlock, a free lock",
+            [kinds::local_rwlock, kinds::shared_rwlock],
+            20_000_000,
+        ),
+        both(
+            "local-semaphore",
+            "take a permit that is there and give it back",
+            [kinds::local_semaphore, kinds::shared_semaphore],
+            20_000_000,
+        ),
+        both(
+            "local-event",
+            "set an event and take the signal",
+            [kinds::local_event, kinds::shared_event],
+            20_000_000,
+        ),
+        both(
+            "local-channel",
+            "a value into a buffer of one and out again",
+            [kinds::local_channel, kinds::shared_channel],
+            20_000_000,
+        ),
+        both(
+            "local-pingpong",
+            "a value there and back over two rendezvous",
+            [kinds::local_pingpong, kinds::shared_pingpong],
+            2_000_000,
+        ),
+        both(
+            "local-signals",
+            "a signal there and back by two events",
+            [kinds::local_signals, kinds::shared_signals],
+            2_000_000,
+        ),
+    ]
+}
+
+/// What the sides of [`of_one_thread`] are called.
+const LOCAL: &str = "sinew::sync::local";
+const SHARED: &str = "sinew::sync";
 
 fn promise() -> Workload {
     Workload {

@@ -20,7 +20,7 @@ use crate::facade::AtomicU32;
 use crate::lock::SpinByte;
 
 /// One of the two kinds, [`Shared`] and [`Local`].
-pub trait Sharing: sealed::Sealed + Sized + 'static {
+pub trait Sharing: sealed::Sealed + fmt::Debug + Sized + 'static {
     /// Whether the parties run on one thread.
     const IS_LOCAL: bool;
     /// What a short lock is.
@@ -29,6 +29,14 @@ pub trait Sharing: sealed::Sealed + Sized + 'static {
     type Word: Word;
     /// A counted pointer.
     type Ref<T>: Deref<Target = T> + Clone + From<T>;
+    /// The value of the only such pointer.
+    ///
+    /// # Errors
+    ///
+    /// The pointer comes back if there are others.
+    fn try_unwrap<T>(pointer: Self::Ref<T>) -> Result<T, Self::Ref<T>>;
+    /// The value of the only such pointer, or a clone of it if there are others.
+    fn unwrap_or_clone<T: Clone>(pointer: Self::Ref<T>) -> T;
 }
 
 /// For the parties of all threads: by atomics.
@@ -44,6 +52,14 @@ impl Sharing for Shared {
     type Byte = SpinByte;
     type Word = AtomicU32;
     type Ref<T> = Arc<T>;
+
+    fn try_unwrap<T>(pointer: Arc<T>) -> Result<T, Arc<T>> {
+        Arc::try_unwrap(pointer)
+    }
+
+    fn unwrap_or_clone<T: Clone>(pointer: Arc<T>) -> T {
+        Arc::unwrap_or_clone(pointer)
+    }
 }
 
 impl Sharing for Local {
@@ -51,6 +67,14 @@ impl Sharing for Local {
     type Byte = Held;
     type Word = Cell<u32>;
     type Ref<T> = Rc<T>;
+
+    fn try_unwrap<T>(pointer: Rc<T>) -> Result<T, Rc<T>> {
+        Rc::try_unwrap(pointer)
+    }
+
+    fn unwrap_or_clone<T: Clone>(pointer: Rc<T>) -> T {
+        Rc::unwrap_or_clone(pointer)
+    }
 }
 
 /// What a short lock is made of; see [`SpinByte`].
@@ -138,6 +162,8 @@ pub trait Word: sealed::Sealed + fmt::Debug {
     fn zero() -> Self;
     /// Reads it.
     fn load(&self, order: Ordering) -> u32;
+    /// Writes it.
+    fn store(&self, value: u32, order: Ordering);
     /// Changes it from `current` to `new`, or says what it is instead.
     ///
     /// # Errors
@@ -168,6 +194,11 @@ impl Word for AtomicU32 {
     #[inline]
     fn load(&self, order: Ordering) -> u32 {
         self.load(order)
+    }
+
+    #[inline]
+    fn store(&self, value: u32, order: Ordering) {
+        self.store(value, order);
     }
 
     #[inline]
@@ -204,6 +235,11 @@ impl Word for Cell<u32> {
     #[inline]
     fn load(&self, _: Ordering) -> u32 {
         self.get()
+    }
+
+    #[inline]
+    fn store(&self, value: u32, _: Ordering) {
+        self.set(value);
     }
 
     #[inline]

@@ -4,51 +4,24 @@
 //! lock, a failure of loom's cells; a value or a signal that is lost or doubled, a failed count.
 #![cfg(loom)]
 
+mod loom_party;
+
 use std::cell::Cell;
-use std::sync::Arc;
-use std::task::{Poll, Wake, Waker};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Poll, Waker};
 
-use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use sinew_core::sync::{Broadcast, Channel, Missing, Mode, RawEvent, RawWatch};
+use loom_party::Bell;
+use sinew_core::sync::{Broadcast, Channel, Missing, Mode, RawEvent, RawWatch, TryRecv};
 use sinew_core::wait::{Polled, Reason};
-
-/// A waker that another thread can wait for. (Not by parking: loom's join does not stand an unpark that comes meanwhile.)
-struct Bell {
-    rung: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Bell {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            rung: Mutex::new(false),
-            changed: Condvar::new(),
-        })
-    }
-
-    fn wait(&self) {
-        let mut rung = self.rung.lock().unwrap();
-        while !*rung {
-            rung = self.changed.wait(rung).unwrap();
-        }
-        *rung = false;
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap() = true;
-        self.changed.notify_one();
-    }
-}
 
 fn party<T>() -> Polled<T> {
     Polled::new(Waker::wake)
 }
 
 /// Polls until a value comes, waiting for the waker in between.
-fn receive(channel: &Channel<u32>, party: &mut Polled<u32>) -> Result<u32, Reason> {
+fn receive(channel: &Channel<u32>, party: &mut Polled<()>) -> Result<u32, Reason> {
     let bell = Bell::new();
     let waker = Waker::from(bell.clone());
     loop {
@@ -116,8 +89,23 @@ fn a_value_handed_to_a_future_that_is_dropped_stays_in_the_channel() {
     });
 }
 
+/// Sends by a future until it is ready, waiting for the waker in between.
+fn send(channel: &Channel<u32>, value: u32) -> Result<(), Reason> {
+    let mut party = party();
+    let bell = Bell::new();
+    let waker = Waker::from(bell.clone());
+    let mut value = Some(value);
+    loop {
+        match channel.poll_send(&mut party, &mut value, &waker) {
+            Poll::Ready(sent) => return sent.map_err(|failed| failed.reason),
+            Poll::Pending => bell.wait(),
+        }
+    }
+}
+
+/// At a rendezvous the sender goes on when the second future has the value, not when the first was told of it.
 #[test]
-fn a_value_that_comes_back_goes_to_a_future_that_waits() {
+fn a_future_that_is_dropped_tells_the_next() {
     loom::model(|| {
         let channel = loom::sync::Arc::new(Channel::rendezvous());
         let (mut gone, mut next) = (party(), party());
@@ -125,13 +113,87 @@ fn a_value_that_comes_back_goes_to_a_future_that_waits() {
         let waker = Waker::from(bell.clone());
         assert!(channel.poll_recv(&mut gone, &waker).is_pending());
         assert!(channel.poll_recv(&mut next, &waker).is_pending());
+        let has_taken = loom::sync::Arc::new(AtomicBool::new(false));
         let sending = {
             let channel = channel.clone();
-            thread::spawn(move || channel.try_send(1).unwrap())
+            let has_taken = has_taken.clone();
+            thread::spawn(move || {
+                assert_eq!(send(&channel, 1), Ok(()));
+                assert!(has_taken.load(SeqCst));
+            })
+        };
+        channel.leave_recv(&mut gone);
+        has_taken.store(true, SeqCst);
+        assert_eq!(receive(&channel, &mut next), Ok(1));
+        sending.join().unwrap();
+    });
+}
+
+/// Nobody takes the value: its sender is told that it was not taken.
+#[test]
+fn a_value_that_no_future_takes_stays_with_its_sender() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::rendezvous());
+        let mut gone = party();
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        assert!(channel.poll_recv(&mut gone, &waker).is_pending());
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || send(&channel, 1))
+        };
+        channel.leave_recv(&mut gone);
+        channel.close();
+        assert_eq!(sending.join().unwrap(), Err(Reason::Closed));
+    });
+}
+
+/// A thread waits behind a future that is told and dropped, while another thread closes the channel: whoever is told that
+/// it is closed and empty was told the truth.
+#[test]
+fn a_value_meant_for_a_future_is_received_after_the_close() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let (mut gone, mut next) = (party(), party());
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        assert!(channel.poll_recv(&mut gone, &waker).is_pending());
+        assert!(channel.poll_recv(&mut next, &waker).is_pending());
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || {
+                channel.try_send(1).unwrap();
+                channel.close();
+            })
         };
         channel.leave_recv(&mut gone);
         assert_eq!(receive(&channel, &mut next), Ok(1));
         sending.join().unwrap();
+        assert_eq!(channel.try_recv(), Err(TryRecv::Closed));
+    });
+}
+
+/// A future is told of a value, and another party takes it: the future waits on.
+#[test]
+fn a_future_that_was_overtaken_waits_on() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(2));
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_send(1).unwrap())
+        };
+        let stealing = {
+            let channel = channel.clone();
+            thread::spawn(move || {
+                if channel.try_recv().is_ok() {
+                    channel.try_send(2).unwrap();
+                }
+            })
+        };
+        assert!(receive(&channel, &mut party()).is_ok());
+        sending.join().unwrap();
+        stealing.join().unwrap();
+        assert!(channel.is_empty());
     });
 }
 

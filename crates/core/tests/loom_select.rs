@@ -8,12 +8,13 @@
 mod loom_party;
 
 use std::cell::Cell;
+use std::task::{Poll, Waker};
 
 use loom::sync::Arc;
 use loom::thread;
-use loom_party::{Party, Shared, Value, check, number, shared, value};
+use loom_party::{Bell, Party, Shared, Value, check, number, shared, value};
 use sinew_core::sync::{Channel, Mode, RawEvent, RawPromise, RecvArm, SendArm};
-use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
+use sinew_core::wait::{Arm, Kind, Polled, Reason, Record, Turn, wait_any};
 
 const RECORD: Record = Record {
     kind: Kind::Select,
@@ -321,5 +322,107 @@ fn a_select_in_a_loop() {
             assert_eq!(got as usize, chosen + 1);
         }
         sender.join().unwrap();
+    });
+}
+
+/// Receives by a future, waiting for its waker between the polls.
+fn receive(channel: &Channel<Value>) -> Result<u32, Reason> {
+    let mut party = Polled::new(Waker::wake);
+    let bell = Bell::new();
+    let waker = Waker::from(bell.clone());
+    loop {
+        match channel.poll_recv(&mut party, &waker) {
+            Poll::Ready(received) => return received.map(number),
+            Poll::Pending => bell.wait(),
+        }
+    }
+}
+
+/// Receives by a future that is polled once.
+fn receive_hastily(channel: &Channel<Value>) -> Option<u32> {
+    let mut party = Polled::new(Waker::wake);
+    let received = channel.poll_recv(&mut party, &Waker::from(Bell::new()));
+    channel.leave_recv(&mut party);
+    match received {
+        Poll::Ready(received) => Some(number(received.unwrap())),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_select_sends_to_a_future() {
+    check(3, || {
+        let two = two(0);
+        let receiving = {
+            let two = two.clone();
+            thread::spawn(move || receive(&two.0[0]))
+        };
+        assert_eq!(exchange(&two, 0, 0, 1, None), Did::Sent(1));
+        assert_eq!(receiving.join().unwrap(), Ok(1));
+    });
+}
+
+/// The future looks once: either it has the value and the select has sent it, or the select gives up and still has it.
+#[test]
+fn a_select_that_gives_up_against_a_future_that_looks_once() {
+    check(3, || {
+        let two = two(0);
+        let receiving = {
+            let two = two.clone();
+            thread::spawn(move || receive_hastily(&two.0[0]))
+        };
+        let did = exchange(&two, 0, 0, 1, Some(Reason::Timeout));
+        let expected = receiving.join().unwrap().map_or(Did::GaveUp, Did::Sent);
+        assert_eq!(did, expected);
+    });
+}
+
+/// A select waits behind a future that is dropped, perhaps after it was told of the value.
+#[test]
+fn a_select_receives_what_a_dropped_future_was_told_of() {
+    for capacity in [0, 1] {
+        check(2, move || {
+            let two = two(capacity);
+            let mut gone = Polled::new(Waker::wake);
+            let waker = Waker::from(Bell::new());
+            assert!(two.0[0].poll_recv(&mut gone, &waker).is_pending());
+            let selecting = {
+                let two = two.clone();
+                thread::spawn(move || {
+                    let arms = [RecvArm::new(&two.0[0]), RecvArm::new(&two.0[1])];
+                    assert_eq!(wait(&[&arms[0], &arms[1]], 0, None), Some(0));
+                    number(arms[0].take().unwrap().unwrap())
+                })
+            };
+            let sending = {
+                let two = two.clone();
+                thread::spawn(move || two.0[0].send(value(1), &*Party::new(None)).is_ok())
+            };
+            two.0[0].leave_recv(&mut gone);
+            assert_eq!(selecting.join().unwrap(), 1);
+            assert!(sending.join().unwrap());
+        });
+    }
+}
+
+/// A thread that waits behind a future is told of its value in its place, and finds it taken.
+#[test]
+fn a_thread_that_was_told_in_vain_waits_on() {
+    check(2, || {
+        let two = two(1);
+        let mut gone = Polled::new(Waker::wake);
+        let waker = Waker::from(Bell::new());
+        assert!(two.0[0].poll_recv(&mut gone, &waker).is_pending());
+        let receiving = {
+            let two = two.clone();
+            thread::spawn(move || two.0[0].recv(&*Party::new(None)).map(number))
+        };
+        assert!(two.0[0].try_send(value(1)).is_ok());
+        two.0[0].leave_recv(&mut gone);
+        if let Ok(stolen) = two.0[0].try_recv() {
+            assert_eq!(number(stolen), 1);
+            assert!(two.0[0].try_send(value(1)).is_ok());
+        }
+        assert_eq!(receiving.join().unwrap(), Ok(1));
     });
 }

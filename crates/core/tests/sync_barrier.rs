@@ -9,6 +9,7 @@ use std::thread;
 
 use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{RawBarrier, Role};
 use sinew_core::wait::{Reason, Suspend};
 
@@ -86,14 +87,14 @@ impl Model {
     }
 }
 
-struct Both {
-    barrier: RawBarrier,
+struct Both<K: Sharing> {
+    barrier: RawBarrier<K>,
     model: RefCell<Model>,
     chance: RefCell<Chance>,
     led: Cell<u64>,
 }
 
-impl Oracle for Both {
+impl<K: Sharing> Oracle for Both<K> {
     fn below(&self, end: u64) -> u64 {
         self.chance.borrow_mut().below(end)
     }
@@ -145,15 +146,20 @@ impl Oracle for Both {
     }
 }
 
-// contract: Y6
+// contract: Y6, Y12
 #[test]
 fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
     let mut led = 0;
     for _ in 0..rounds(3_000) {
         let parties = 1 + usize::try_from(chance.below(4)).unwrap();
         let both = Both {
-            barrier: RawBarrier::new(parties),
+            barrier: RawBarrier::<K>::of_kind(parties),
             model: RefCell::new(Model {
                 parties,
                 all: Vec::new(),

@@ -12,10 +12,11 @@ use std::thread;
 
 use party::{Chance, Limit, ThreadParty, rounds};
 use proptest::prelude::*;
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{Broadcast, Missing, RawWatch};
 use sinew_core::wait::Reason;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Send,
     Recv(usize),
@@ -76,40 +77,64 @@ impl Drop for Counted {
 }
 
 proptest! {
+    // contract: Y9, Y12
     #[test]
     fn each_receiver_has_a_list_of_its_own(
         capacity in 1_usize..5,
         steps in prop::collection::vec(step(), 0..200),
     ) {
-        let alive = Arc::new(AtomicUsize::new(0));
-        let news = Broadcast::new(capacity);
-        let mut real = vec![Cell::new(0)];
-        let mut models = vec![Model { values: VecDeque::new(), lost: 0 }];
-        let mut closed = false;
-        let hasty = ThreadParty::with(Limit::After(0, Reason::Timeout));
-        for (number, step) in (0_u32..).zip(steps) {
-            let some = |index: usize| (!real.is_empty()).then(|| index % real.len().max(1));
-            match step {
-                Step::Send => {
-                    let sent = news.send(Counted::new(number, &alive));
-                    if closed || models.is_empty() {
-                        prop_assert_eq!(sent.unwrap_err().0, number);
-                    } else {
-                        prop_assert_eq!(sent.unwrap(), models.len());
-                        for model in &mut models {
-                            model.values.push_back(number);
-                            if model.values.len() > capacity {
-                                model.values.pop_front();
-                                model.lost += 1;
-                            }
+        has_a_list_of_its_own::<Shared>(capacity, &steps)?;
+        has_a_list_of_its_own::<Local>(capacity, &steps)?;
+    }
+
+    // contract: Y9, Y12
+    #[test]
+    fn a_watch_shows_the_latest(steps in prop::collection::vec(0_u32..6, 0..200)) {
+        shows_the_latest::<Shared>(&steps)?;
+        shows_the_latest::<Local>(&steps)?;
+    }
+}
+
+#[expect(
+    clippy::large_stack_frames,
+    reason = "proptest's checks, each with its message"
+)]
+fn has_a_list_of_its_own<K: Sharing>(capacity: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let news = Broadcast::<_, K>::of_kind(capacity);
+    let mut real = vec![Cell::new(0)];
+    let mut models = vec![Model {
+        values: VecDeque::new(),
+        lost: 0,
+    }];
+    let mut closed = false;
+    let hasty = ThreadParty::with(Limit::After(0, Reason::Timeout));
+    for (number, step) in (0_u32..).zip(steps.iter().copied()) {
+        let some = |index: usize| (!real.is_empty()).then(|| index % real.len().max(1));
+        match step {
+            Step::Send => {
+                let sent = news.send(Counted::new(number, &alive));
+                if closed || models.is_empty() {
+                    prop_assert_eq!(sent.unwrap_err().0, number);
+                } else {
+                    prop_assert_eq!(sent.unwrap(), models.len());
+                    for model in &mut models {
+                        model.values.push_back(number);
+                        if model.values.len() > capacity {
+                            model.values.pop_front();
+                            model.lost += 1;
                         }
                     }
                 }
-                Step::Recv(index) => if let Some(index) = some(index) {
+            }
+            Step::Recv(index) => {
+                if let Some(index) = some(index) {
                     let got = news.try_recv(&real[index]).map(|value| value.0);
                     prop_assert_eq!(got, models[index].recv(closed));
                 }
-                Step::RecvHasty(index) => if let Some(index) = some(index) {
+            }
+            Step::RecvHasty(index) => {
+                if let Some(index) = some(index) {
                     let expected = match models[index].recv(closed) {
                         Err(Missing::Empty) => Err(Reason::Timeout),
                         other => Ok(other),
@@ -117,72 +142,89 @@ proptest! {
                     let got = news.recv(&real[index], &hasty);
                     prop_assert_eq!(got.map(|got| got.map(|value| value.0)), expected);
                 }
-                Step::Subscribe => {
-                    real.push(Cell::new(news.add_receiver()));
-                    models.push(Model { values: VecDeque::new(), lost: 0 });
-                }
-                Step::Clone(index) => if let Some(index) = some(index) {
+            }
+            Step::Subscribe => {
+                real.push(Cell::new(news.add_receiver()));
+                models.push(Model {
+                    values: VecDeque::new(),
+                    lost: 0,
+                });
+            }
+            Step::Clone(index) => {
+                if let Some(index) = some(index) {
                     news.add_receiver_at(real[index].get());
                     real.push(real[index].clone());
                     models.push(models[index].clone());
                 }
-                Step::Drop(index) => if let Some(index) = some(index) {
+            }
+            Step::Drop(index) => {
+                if let Some(index) = some(index) {
                     news.remove_receiver(real.remove(index).get());
                     models.remove(index);
                 }
-                Step::Close => {
-                    prop_assert_eq!(news.close(), !std::mem::replace(&mut closed, true));
-                }
             }
-            prop_assert_eq!(news.receiver_count(), models.len());
-            let mut waited_for: Vec<_> = models.iter().flat_map(|model| model.values.clone()).collect();
-            waited_for.sort_unstable();
-            waited_for.dedup();
-            // A value that nobody waits for is not kept.
-            prop_assert_eq!(alive.load(SeqCst), waited_for.len());
-            for (real, model) in real.iter().zip(&models) {
-                prop_assert_eq!(news.len(real.get()), model.values.len());
+            Step::Close => {
+                prop_assert_eq!(news.close(), !std::mem::replace(&mut closed, true));
             }
         }
+        prop_assert_eq!(news.receiver_count(), models.len());
+        let mut waited_for: Vec<_> = models
+            .iter()
+            .flat_map(|model| model.values.clone())
+            .collect();
+        waited_for.sort_unstable();
+        waited_for.dedup();
+        // A value that nobody waits for is not kept.
+        prop_assert_eq!(alive.load(SeqCst), waited_for.len());
+        for (real, model) in real.iter().zip(&models) {
+            prop_assert_eq!(news.len(real.get()), model.values.len());
+        }
     }
+    Ok(())
+}
 
-    #[test]
-    fn a_watch_shows_the_latest(steps in prop::collection::vec(0_u32..6, 0..200)) {
-        let watch = RawWatch::new(0);
-        let seen = [Cell::new(0), Cell::new(0)];
-        let (mut latest, mut new, mut closed) = (0, [false; 2], false);
-        let hasty = ThreadParty::with(Limit::After(0, Reason::Timeout));
-        for (number, step) in (1_u32..).zip(steps) {
-            match step {
-                0 | 1 => match watch.send(number) {
-                    Ok(before) => {
-                        prop_assert!(!closed);
-                        prop_assert_eq!(*before, latest);
-                        (latest, new) = (number, [true; 2]);
-                    }
-                    Err(value) => prop_assert_eq!((value, closed), (number, true)),
-                },
-                2 | 3 => {
-                    let index = step as usize - 2;
-                    prop_assert_eq!(watch.has_changed(seen[index].get()), new[index]);
-                    let expected = match (std::mem::take(&mut new[index]), closed) {
-                        (true, _) => Ok(()),
-                        (false, true) => Err(Reason::Closed),
-                        (false, false) => Err(Reason::Timeout),
-                    };
-                    prop_assert_eq!(watch.changed(&seen[index], &hasty), expected);
-                }
-                4 => {
-                    prop_assert_eq!(*watch.replace(number), latest);
+#[expect(
+    clippy::large_stack_frames,
+    reason = "proptest's checks, each with its message"
+)]
+fn shows_the_latest<K: Sharing>(steps: &[u32]) -> Result<(), TestCaseError> {
+    let watch = RawWatch::<_, K>::of_kind(0);
+    let seen = [Cell::new(0), Cell::new(0)];
+    let (mut latest, mut new, mut closed) = (0, [false; 2], false);
+    let hasty = ThreadParty::with(Limit::After(0, Reason::Timeout));
+    for (number, step) in (1_u32..).zip(steps.iter().copied()) {
+        match step {
+            0 | 1 => match watch.send(number) {
+                Ok(before) => {
+                    prop_assert!(!closed);
+                    prop_assert_eq!(*before, latest);
                     (latest, new) = (number, [true; 2]);
                 }
-                _ => if number % 16 == 0 {
-                    prop_assert_eq!(watch.close(), !std::mem::replace(&mut closed, true));
-                },
+                Err(value) => prop_assert_eq!((value, closed), (number, true)),
+            },
+            2 | 3 => {
+                let index = step as usize - 2;
+                prop_assert_eq!(watch.has_changed(seen[index].get()), new[index]);
+                let expected = match (std::mem::take(&mut new[index]), closed) {
+                    (true, _) => Ok(()),
+                    (false, true) => Err(Reason::Closed),
+                    (false, false) => Err(Reason::Timeout),
+                };
+                prop_assert_eq!(watch.changed(&seen[index], &hasty), expected);
             }
-            prop_assert_eq!(*watch.get().0, latest);
+            4 => {
+                prop_assert_eq!(*watch.replace(number), latest);
+                (latest, new) = (number, [true; 2]);
+            }
+            _ => {
+                if number % 16 == 0 {
+                    prop_assert_eq!(watch.close(), !std::mem::replace(&mut closed, true));
+                }
+            }
         }
+        prop_assert_eq!(*watch.get().0, latest);
     }
+    Ok(())
 }
 
 /// A value whose drop uses the broadcast that it was in, and may panic.

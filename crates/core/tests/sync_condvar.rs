@@ -14,13 +14,14 @@ use std::thread;
 
 use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{RawCondvar, RawMutex};
 use sinew_core::wait::{Reason, Suspend};
 
 /// Waits as the holder of the mutex, and holds it again.
-fn wait(
-    condvar: &RawCondvar,
-    mutex: &RawMutex,
+fn wait<K: Sharing>(
+    condvar: &RawCondvar<K>,
+    mutex: &RawMutex<K>,
     party: &impl Suspend,
     relocking: &impl Suspend,
 ) -> Result<(), Reason> {
@@ -31,7 +32,7 @@ fn wait(
     result
 }
 
-fn unlock(mutex: &RawMutex) {
+fn unlock<K: Sharing>(mutex: &RawMutex<K>) {
     // SAFETY: the tests call this only as holders.
     unsafe { mutex.unlock() };
 }
@@ -107,14 +108,14 @@ struct Model {
     ended: Vec<Option<Result<(), Reason>>>,
 }
 
-struct Both {
-    condvar: RawCondvar,
-    mutex: RawMutex,
+struct Both<K: Sharing> {
+    condvar: RawCondvar<K>,
+    mutex: RawMutex<K>,
     model: RefCell<Model>,
     chance: RefCell<Chance>,
 }
 
-impl Oracle for Both {
+impl<K: Sharing> Oracle for Both<K> {
     fn below(&self, end: u64) -> u64 {
         self.chance.borrow_mut().below(end)
     }
@@ -167,14 +168,19 @@ impl Oracle for Both {
     }
 }
 
-// contract: Y3
+// contract: Y3, Y12
 #[test]
 fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
     for _ in 0..rounds(3_000) {
         let both = Both {
-            condvar: RawCondvar::new(),
-            mutex: RawMutex::new(),
+            condvar: RawCondvar::<K>::of_kind(),
+            mutex: RawMutex::<K>::of_kind(),
             model: RefCell::default(),
             chance: RefCell::new(chance.fork()),
         };

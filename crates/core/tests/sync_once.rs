@@ -10,10 +10,11 @@ use std::thread;
 
 use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{Begin, RawOnce, TryBegin, Turn};
 use sinew_core::wait::{Reason, Suspend};
 
-fn turn(once: &RawOnce, me: u64) -> Turn<'_> {
+fn turn<K: Sharing>(once: &RawOnce<K>, me: u64) -> Turn<'_, K> {
     match once.try_begin(me) {
         TryBegin::Turn(turn) => turn,
         other => panic!("{other:?}"),
@@ -96,14 +97,14 @@ impl Model {
     }
 }
 
-struct Both<'a> {
-    once: &'a RawOnce,
-    held: RefCell<Option<Turn<'a>>>,
+struct Both<'a, K: Sharing> {
+    once: &'a RawOnce<K>,
+    held: RefCell<Option<Turn<'a, K>>>,
     model: RefCell<Model>,
     chance: RefCell<Chance>,
 }
 
-impl Both<'_> {
+impl<K: Sharing> Both<'_, K> {
     fn compare(&self) {
         let model = self.model.borrow();
         assert_eq!(self.once.is_done(), model.is_done);
@@ -112,7 +113,7 @@ impl Both<'_> {
     }
 }
 
-impl Oracle for Both<'_> {
+impl<K: Sharing> Oracle for Both<'_, K> {
     fn below(&self, end: u64) -> u64 {
         self.chance.borrow_mut().below(end)
     }
@@ -186,12 +187,17 @@ impl Oracle for Both<'_> {
     }
 }
 
-// contract: Y7
+// contract: Y7, Y12
 #[test]
 fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
     for _ in 0..rounds(3_000) {
-        let once = RawOnce::new();
+        let once = RawOnce::<K>::of_kind();
         let both = Both {
             once: &once,
             held: RefCell::new(None),

@@ -12,22 +12,23 @@ use std::thread;
 
 use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::RawRwLock;
 use sinew_core::wait::{Reason, Suspend};
 
-fn unlock_read(lock: &RawRwLock) {
+fn unlock_read<K: Sharing>(lock: &RawRwLock<K>) {
     assert!(lock.holders().0 > 0);
     // SAFETY: the tests call this only for readers.
     unsafe { lock.unlock_read() };
 }
 
-fn unlock_write(lock: &RawRwLock) {
+fn unlock_write<K: Sharing>(lock: &RawRwLock<K>) {
     assert_eq!(lock.holders(), (0, true));
     // SAFETY: the tests call this only for writers.
     unsafe { lock.unlock_write() };
 }
 
-fn downgrade(lock: &RawRwLock) {
+fn downgrade<K: Sharing>(lock: &RawRwLock<K>) {
     assert_eq!(lock.holders(), (0, true));
     // SAFETY: the tests call this only for writers.
     unsafe { lock.downgrade() };
@@ -241,20 +242,20 @@ impl Model {
     }
 }
 
-struct Both {
-    lock: RawRwLock,
+struct Both<K: Sharing> {
+    lock: RawRwLock<K>,
     model: RefCell<Model>,
     chance: RefCell<Chance>,
 }
 
-impl Both {
+impl<K: Sharing> Both<K> {
     fn compare(&self, model: &Model) {
         assert_eq!(self.lock.holders(), (model.readers, model.writer.is_some()));
         assert_eq!(self.lock.owner(), model.writer.unwrap_or(0));
     }
 }
 
-impl Oracle for Both {
+impl<K: Sharing> Oracle for Both<K> {
     fn below(&self, end: u64) -> u64 {
         self.chance.borrow_mut().below(end)
     }
@@ -338,13 +339,18 @@ impl Oracle for Both {
     }
 }
 
-// contract: Y2
+// contract: Y2, Y12
 #[test]
 fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
     for _ in 0..rounds(3_000) {
         let both = Both {
-            lock: RawRwLock::new(),
+            lock: RawRwLock::<K>::of_kind(),
             model: RefCell::default(),
             chance: RefCell::new(chance.fork()),
         };

@@ -16,6 +16,7 @@ macro_rules! call {
     };
 }
 
+mod cancel_futures;
 mod cancel_rows;
 mod cancel_tasks;
 mod io_rig;
@@ -640,7 +641,11 @@ fn operations() -> Vec<Row> {
 fn for_each(untils: &[Until], test: impl Fn(Operation, Until) -> Result<(), String>) {
     let _watchdog = watchdog();
     let mut wrong = Vec::new();
-    for (name, make) in operations().into_iter().chain(cancel_tasks::ROWS) {
+    for (name, make) in operations()
+        .into_iter()
+        .chain(cancel_tasks::ROWS)
+        .chain(cancel_futures::ROWS)
+    {
         for &until in untils {
             let result = run(|| {
                 let operation = make();

@@ -75,10 +75,20 @@ fn what_is_local_stays_on_its_thread() {
         local::Mutex<u8>, local::MutexGuard<'static, u8>, local::Event, local::Semaphore, local::Permit<'static>,
         local::WaitGroup, local::channel::Sender<u8>, local::channel::Receiver<u8>, &'static local::Mutex<u8>,
         &'static local::Event, kinds::Mutex<u8, kinds::Local>,
+        local::RwLock<u8>, local::RwLockReadGuard<'static, u8>, local::RwLockWriteGuard<'static, u8>, local::Condvar,
+        local::Barrier, local::Once, local::OnceCell<u8>, local::channel::WeakSender<u8>,
+        local::channel::oneshot::Sender<u8>, local::channel::oneshot::Receiver<u8>,
+        local::channel::broadcast::Sender<u8>, local::channel::broadcast::Receiver<u8>,
+        local::channel::watch::Sender<u8>, local::channel::watch::Receiver<u8>,
     );
     assert_not!(Sync:
         local::Mutex<u8>, local::MutexGuard<'static, u8>, local::Event, local::Semaphore, local::Permit<'static>,
         local::WaitGroup, local::channel::Sender<u8>, local::channel::Receiver<u8>,
+        local::RwLock<u8>, local::RwLockReadGuard<'static, u8>, local::RwLockWriteGuard<'static, u8>, local::Condvar,
+        local::Barrier, local::Once, local::OnceCell<u8>, local::channel::WeakSender<u8>,
+        local::channel::oneshot::Sender<u8>, local::channel::oneshot::Receiver<u8>,
+        local::channel::broadcast::Sender<u8>, local::channel::broadcast::Receiver<u8>,
+        local::channel::watch::Sender<u8>, local::channel::watch::Receiver<u8>,
     );
     fn is_shared<T: Send + Sync>() {}
     is_shared::<(
@@ -87,6 +97,17 @@ fn what_is_local_stays_on_its_thread() {
         sinew::sync::Semaphore,
     )>();
     is_shared::<(sinew::sync::WaitGroup, sinew::sync::channel::Sender<u8>)>();
+    is_shared::<(
+        sinew::sync::RwLock<u8>,
+        sinew::sync::Condvar,
+        sinew::sync::Barrier,
+    )>();
+    is_shared::<(sinew::sync::Once, sinew::sync::OnceCell<u8>)>();
+    fn is_sent<T: Send>() {}
+    is_sent::<(
+        sinew::sync::channel::broadcast::Receiver<u8>,
+        sinew::sync::channel::watch::Receiver<u8>,
+    )>();
 }
 
 // contract: Y9, Y10

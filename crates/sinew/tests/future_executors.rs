@@ -10,7 +10,9 @@ use std::time::Duration;
 use sinew::event::Event;
 use sinew::future::Promise;
 use sinew::sync::WaitGroup;
-use sinew::sync::channel::{Receiver, Sender, bounded, rendezvous, unbounded};
+use sinew::sync::channel::{
+    Receiver, Sender, TryRecvError, TrySendError, bounded, rendezvous, unbounded,
+};
 use sinew::{
     CancelToken, SchedulerHandle, WaitError, block_on, go_local, run, sleep, spawn_local, yield_now,
 };
@@ -80,9 +82,16 @@ fn a_bare_waker_is_called_once_for_each_wait() {
         assert_eq!(send.poll(&mut context), Poll::Ready(Ok(())));
         let mut recv = pin!(receiver.recv_async());
         assert!(recv.as_mut().poll(&mut context).is_pending());
-        sender.try_send(2).unwrap();
+        // It may be dropped any time, so nothing can be left with it; a sender that waits calls it.
+        assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+        assert_eq!(calls.0.load(SeqCst), 2);
+        let mut send = pin!(sender.send_async(2));
+        assert!(send.as_mut().poll(&mut context).is_pending());
         assert_eq!(calls.0.load(SeqCst), 3);
+        assert!(send.as_mut().poll(&mut context).is_pending());
         assert_eq!(recv.poll(&mut context), Poll::Ready(Ok(2)));
+        assert_eq!(calls.0.load(SeqCst), 4);
+        assert_eq!(send.poll(&mut context), Poll::Ready(Ok(())));
         // An event, a group, a token.
         let event = Event::auto();
         let mut wait = pin!(event.wait_async());
@@ -101,7 +110,7 @@ fn a_bare_waker_is_called_once_for_each_wait() {
         assert!(wait.as_mut().poll(&mut context).is_pending());
         token.cancel("enough");
         assert!(wait.poll(&mut context).is_ready());
-        assert_eq!(calls.0.load(SeqCst), 6);
+        assert_eq!(calls.0.load(SeqCst), 7);
     });
 }
 
@@ -128,17 +137,15 @@ fn a_future_that_is_dropped_leaves_no_trace() {
     assert_eq!(Arc::strong_count(&value), 2, "one is in the channel");
     drop(receiver.try_recv());
     assert_eq!(Arc::strong_count(&value), 1);
-    // One that was handed a value and is dropped before it looks.
+    // One that was woken for a value and is dropped before it looks.
     let mut recv = receiver.recv_async();
     assert!(Pin::new(&mut recv).poll(&mut context).is_pending());
     sender.try_send(value.clone()).unwrap();
-    sender.try_send(value.clone()).unwrap();
+    assert_eq!(calls.0.load(SeqCst), 1);
     drop(recv);
-    assert_eq!(receiver.len(), 2, "one more than the limit");
-    let full = sender.try_send(value.clone()).unwrap_err();
-    assert!(full.is_full());
-    drop(full);
-    assert_eq!(receiver.try_iter().count(), 2);
+    assert_eq!(receiver.len(), 1);
+    assert!(sender.try_send(value.clone()).unwrap_err().is_full());
+    assert_eq!(receiver.try_iter().count(), 1);
     assert_eq!(Arc::strong_count(&value), 1);
     // Of an unbounded one, and of one that is closed meanwhile.
     let (sender, receiver) = unbounded();
@@ -153,20 +160,19 @@ fn a_future_that_is_dropped_leaves_no_trace() {
     assert_eq!(block_on(receiver.recv_async()), Ok(Err(WaitError::Closed)));
 }
 
-// contract: A2
+// contract: A2, Y9
 #[test]
-fn a_value_that_comes_back_keeps_its_place_while_senders_wait() {
+fn values_keep_their_places_when_a_woken_future_is_dropped() {
     let (waker, _) = bare();
     let mut context = Context::from_waker(&waker);
     for capacity in 0..3 {
         let (sender, receiver) = bounded(capacity);
         let mut recv = receiver.recv_async();
         assert!(Pin::new(&mut recv).poll(&mut context).is_pending());
-        sender.try_send(0).unwrap();
-        for number in 1..=capacity {
+        for number in 0..capacity {
             sender.try_send(number).unwrap();
         }
-        let mut sends: Vec<_> = (1..=3)
+        let mut sends: Vec<_> = (0..3)
             .map(|more| Box::pin(sender.send_async(capacity + more)))
             .collect();
         for send in &mut sends {
@@ -174,12 +180,96 @@ fn a_value_that_comes_back_keeps_its_place_while_senders_wait() {
         }
         drop(recv);
         let received: Vec<_> = receiver.try_iter().collect();
-        assert!(received.into_iter().eq(0..=capacity + 3));
+        assert!(received.into_iter().eq(0..capacity + 3));
         for send in sends {
             let mut send = pin!(send);
             assert_eq!(send.as_mut().poll(&mut context), Poll::Ready(Ok(())));
         }
     }
+}
+
+// contract: Y9
+#[test]
+fn a_rendezvous_with_a_future_ends_when_it_has_taken_the_value() {
+    let (waker, calls) = bare();
+    let mut context = Context::from_waker(&waker);
+    run(|| {
+        let (sender, receiver) = rendezvous();
+        for is_dropped in [false, true] {
+            let mut recv = receiver.recv_async();
+            assert!(Pin::new(&mut recv).poll(&mut context).is_pending());
+            let before = calls.0.load(SeqCst);
+            let sender = sender.clone();
+            let sending = spawn_local(move || sender.send_timeout(5, Duration::from_millis(20)));
+            yield_now().unwrap();
+            assert_eq!(calls.0.load(SeqCst), before + 1, "it is worth a look");
+            assert!(!sending.is_finished(), "nobody has taken the value");
+            if is_dropped {
+                drop(recv);
+                let back = sending.join().unwrap().unwrap_err();
+                assert_eq!((back.value, back.reason), (5, WaitError::Timeout));
+            } else {
+                assert_eq!(Pin::new(&mut recv).poll(&mut context), Poll::Ready(Ok(5)));
+                assert_eq!(sending.join().unwrap(), Ok(()));
+            }
+        }
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    });
+}
+
+/// Whoever is told that a channel is closed and empty is told the truth, though a future was woken for a value that was left.
+// contract: Y9
+#[test]
+fn nothing_comes_back_into_a_channel_that_was_said_to_be_empty() {
+    let (waker, _) = bare();
+    let mut context = Context::from_waker(&waker);
+    run(|| {
+        let (sender, receiver) = bounded(1);
+        let mut recv = receiver.recv_async();
+        assert!(Pin::new(&mut recv).poll(&mut context).is_pending());
+        let behind = receiver.clone();
+        let behind = spawn_local(move || (behind.recv(), behind.recv()));
+        yield_now().unwrap();
+        sender.try_send(1).unwrap();
+        sender.close();
+        // The future was woken and has not looked: the one behind it gets what is there before it is told of the close.
+        assert_eq!(behind.join().unwrap(), (Ok(1), Err(WaitError::Closed)));
+        drop(recv);
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
+    });
+}
+
+/// A coroutine waits behind a future that was woken and does not look: one value is kept for it, the next is not.
+// contract: Y9
+#[test]
+fn a_woken_future_holds_up_one_value_at_most() {
+    let (waker, _) = bare();
+    let mut context = Context::from_waker(&waker);
+    run(|| {
+        let (sender, receiver) = unbounded();
+        let mut recv = receiver.recv_async();
+        assert!(Pin::new(&mut recv).poll(&mut context).is_pending());
+        let behind = receiver.clone();
+        let behind = spawn_local(move || behind.recv());
+        yield_now().unwrap();
+        sender.send(1).unwrap();
+        yield_now().unwrap();
+        assert!(!behind.is_finished());
+        sender.send(2).unwrap();
+        // The values are received in their order.
+        assert_eq!(behind.join().unwrap(), Ok(1));
+        assert_eq!(Pin::new(&mut recv).poll(&mut context), Poll::Ready(Ok(2)));
+        // One that was overtaken waits on, before all others.
+        let (mut first, mut second) = (receiver.recv_async(), receiver.recv_async());
+        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
+        sender.send(3).unwrap();
+        assert_eq!(receiver.try_recv(), Ok(3));
+        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+        sender.send(4).unwrap();
+        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
+        assert_eq!(Pin::new(&mut first).poll(&mut context), Poll::Ready(Ok(4)));
+    });
 }
 
 // contract: A2

@@ -6,6 +6,7 @@
 pub(crate) mod context;
 #[cfg(feature = "corosensei")]
 pub(crate) mod corosensei;
+pub(crate) mod kinds;
 #[cfg(feature = "peers")]
 pub(crate) mod may;
 pub(crate) mod sinew;

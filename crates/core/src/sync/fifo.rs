@@ -66,18 +66,6 @@ impl<T> Ring<T> {
         self.len += 1;
     }
 
-    /// Puts a value before all others of a ring that is not full.
-    fn push_front(&mut self, value: T) {
-        let at = match self.head {
-            0 => self.cells.len() - 1,
-            head => head - 1,
-        };
-        self.cells[at].write(value);
-        // INVARIANT: I1.
-        self.head = at;
-        self.len += 1;
-    }
-
     #[inline]
     fn pop(&mut self) -> Option<T> {
         if self.len == 0 {
@@ -160,39 +148,6 @@ impl<T> Fifo<T> {
         Ok(())
     }
 
-    /// Puts a value before all others if there is place for it in the first ring.
-    ///
-    /// # Errors
-    ///
-    /// Gives the value back if not: a ring for it is to be put [before](Self::adopt_front) the others.
-    pub(super) fn push_front(&mut self, value: T) -> Result<(), T> {
-        if self.first.is_full() {
-            return Err(value);
-        }
-        self.first.push_front(value);
-        self.len += 1;
-        Ok(())
-    }
-
-    /// Puts a ring with one value in it before the others. Gives back the one that is not needed.
-    pub(super) fn adopt_front(&mut self, mut ring: Box<Ring<T>>, value: T) -> Option<Box<Ring<T>>> {
-        ring.push(value);
-        let is_alone = self.len == 0;
-        self.len += 1;
-        let old = mem::replace(&mut self.first, ring);
-        if is_alone {
-            // I2: an empty one is not kept behind another.
-            self.last = ptr::null_mut();
-            return Some(old);
-        }
-        let old = self.first.next.insert(old);
-        if self.last.is_null() {
-            // INVARIANT: I3.
-            self.last = &raw mut **old;
-        }
-        None
-    }
-
     /// Takes the first value. A ring that is not needed any more is left in `retired`, for the caller to
     /// drop when it has given the lock back.
     #[inline]
@@ -249,10 +204,6 @@ impl<T> Fifo<T> {
             self.last = ptr::null_mut();
         }
         let old = mem::replace(&mut self.first, next);
-        if old.cells.len() < GROW_MIN {
-            // One of `adopt_front`'s: too small to be of use.
-            return Some(old);
-        }
         self.spare.replace(old)
     }
 }

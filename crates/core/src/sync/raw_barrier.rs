@@ -19,12 +19,15 @@ use core::ptr;
 
 use crate::facade::const_unless_loom;
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Queue, Reason, Record, Suspend, wait_in};
 
 /// Lets parties through when so many have come.
-pub struct RawBarrier {
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct RawBarrier<K: Sharing = Shared> {
     parties: usize,
-    state: Lock<State>,
+    state: Lock<State, K>,
 }
 
 struct State {
@@ -44,11 +47,20 @@ pub enum Role {
 
 impl RawBarrier {
     const_unless_loom! {
-        /// A barrier for so many parties, at least 1: with 0 it is as with 1.
+        /// A barrier for so many parties of all threads, at least 1: with 0 it is as with 1.
         pub fn new(parties: usize) -> Self {
+            Self::of_kind(parties)
+        }
+    }
+}
+
+impl<K: Sharing> RawBarrier<K> {
+    const_unless_loom! {
+        /// As [`new`](RawBarrier::new), of either kind.
+        pub fn of_kind(parties: usize) -> Self {
             Self {
                 parties: if parties == 0 { 1 } else { parties },
-                state: Lock::new(State { arrived: 0, generation: 0, waiters: Queue::new() }),
+                state: Lock::of_kind(State { arrived: 0, generation: 0, waiters: Queue::new() }),
             }
         }
     }
@@ -118,7 +130,7 @@ impl RawBarrier {
     }
 
     /// Ends the generation if only the caller was missing; else gives the lock back to it.
-    fn open<'a>(&self, mut state: Guard<'a, State>) -> Result<(), Guard<'a, State>> {
+    fn open<'a>(&self, mut state: Guard<'a, State, K>) -> Result<(), Guard<'a, State, K>> {
         if state.arrived + 1 < self.parties {
             return Err(state);
         }
@@ -131,7 +143,7 @@ impl RawBarrier {
     }
 }
 
-impl fmt::Debug for RawBarrier {
+impl<K: Sharing> fmt::Debug for RawBarrier<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawBarrier")
             .field("parties", &self.parties)

@@ -16,7 +16,6 @@
 
 mod polled;
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
@@ -24,18 +23,21 @@ use core::mem;
 use core::ptr;
 
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
 
 /// A channel that gives each value to every receiver.
-pub struct Broadcast<T> {
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct Broadcast<T, K: Sharing = Shared> {
     capacity: usize,
-    state: Lock<State<T>>,
+    state: Lock<State<T, K>, K>,
 }
 
 /// What is under a broadcast's lock.
-pub struct State<T> {
+pub struct State<T, K: Sharing> {
     /// The value with the number `n` is at `n % capacity`.
-    ring: Vec<Entry<T>>,
+    ring: Vec<Entry<T, K>>,
     /// The number of the next value.
     next: u64,
     waiters: Queue,
@@ -44,8 +46,8 @@ pub struct State<T> {
     receiver_count: usize,
 }
 
-struct Entry<T> {
-    value: Option<Arc<T>>,
+struct Entry<T, K: Sharing> {
+    value: Option<K::Ref<T>>,
     remaining: usize,
 }
 
@@ -61,7 +63,7 @@ pub enum Missing {
 }
 
 impl<T> Broadcast<T> {
-    /// A broadcast that keeps up to `capacity` values, with one sender and one receiver, whose position is 0.
+    /// A broadcast that keeps up to `capacity` values, with one sender and one receiver, whose position is 0; for all threads.
     ///
     /// # Panics
     ///
@@ -69,6 +71,19 @@ impl<T> Broadcast<T> {
     #[must_use]
     #[track_caller]
     pub fn new(capacity: usize) -> Self {
+        Self::of_kind(capacity)
+    }
+}
+
+impl<T, K: Sharing> Broadcast<T, K> {
+    /// As [`new`](Broadcast::new), of either kind.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `capacity` is zero, or if the memory for so many values cannot be had.
+    #[must_use]
+    #[track_caller]
+    pub fn of_kind(capacity: usize) -> Self {
         assert!(capacity > 0, "a broadcast keeps at least one value");
         let mut ring = Vec::new();
         if ring.try_reserve_exact(capacity).is_err() {
@@ -76,7 +91,7 @@ impl<T> Broadcast<T> {
         }
         Self {
             capacity,
-            state: Lock::new(State {
+            state: Lock::of_kind(State {
                 ring,
                 next: 0,
                 waiters: Queue::new(),
@@ -93,12 +108,12 @@ impl<T> Broadcast<T> {
     ///
     /// The value comes back if there is no receiver, or if the broadcast is closed.
     pub fn send(&self, value: T) -> Result<usize, T> {
-        let value = Arc::new(value);
+        let value = K::Ref::from(value);
         let mut state = self.state.lock();
         let receivers = state.receiver_count;
         if state.closed || receivers == 0 {
             drop(state);
-            return Err(unwrap(value));
+            return Err(unwrap::<T, K>(value));
         }
         let at = self.index(state.next);
         let entry = Entry {
@@ -125,7 +140,7 @@ impl<T> Broadcast<T> {
     /// # Errors
     ///
     /// See [`Missing`].
-    pub fn try_recv(&self, position: &Cell<u64>) -> Result<Arc<T>, Missing> {
+    pub fn try_recv(&self, position: &Cell<u64>) -> Result<K::Ref<T>, Missing> {
         self.state.lock().get(position, self.capacity)
     }
 
@@ -139,7 +154,7 @@ impl<T> Broadcast<T> {
         &self,
         position: &Cell<u64>,
         party: &S,
-    ) -> Result<Result<Arc<T>, Missing>, Reason> {
+    ) -> Result<Result<K::Ref<T>, Missing>, Reason> {
         loop {
             let mut state = self.state.lock();
             match state.get(position, self.capacity) {
@@ -170,7 +185,7 @@ impl<T> Broadcast<T> {
 
     /// An arm that receives at this position.
     #[must_use]
-    pub fn arm<'a>(&'a self, position: &'a Cell<u64>) -> BroadcastArm<'a, T> {
+    pub fn arm<'a>(&'a self, position: &'a Cell<u64>) -> BroadcastArm<'a, T, K> {
         let probe = NewsProbe {
             position,
             capacity: self.capacity,
@@ -184,7 +199,7 @@ impl<T> Broadcast<T> {
         self.shut(self.state.lock())
     }
 
-    fn shut(&self, mut state: Guard<'_, State<T>>) -> bool {
+    fn shut(&self, mut state: Guard<'_, State<T, K>, K>) -> bool {
         let opened = !mem::replace(&mut state.closed, true);
         let woken = state.waiters.claim_all(Reason::Closed);
         drop(state);
@@ -256,15 +271,15 @@ impl<T> Broadcast<T> {
     /// the panic goes on to the caller.
     pub fn remove_receiver(&self, position: u64) {
         /// What the receiver has not had.
-        struct Rest<'a, T>(&'a Broadcast<T>, u64);
-        impl<T> Rest<'_, T> {
+        struct Rest<'a, T, K: Sharing>(&'a Broadcast<T, K>, u64);
+        impl<T, K: Sharing> Rest<'_, T, K> {
             fn release_all(&mut self) {
                 while let Some(released) = self.0.release_or_leave(&mut self.1) {
                     drop(released);
                 }
             }
         }
-        impl<T> Drop for Rest<'_, T> {
+        impl<T, K: Sharing> Drop for Rest<'_, T, K> {
             fn drop(&mut self) {
                 self.release_all();
             }
@@ -279,7 +294,7 @@ impl<T> Broadcast<T> {
         clippy::option_option,
         reason = "the end, and a value that others wait for"
     )]
-    fn release_or_leave(&self, position: &mut u64) -> Option<Option<Arc<T>>> {
+    fn release_or_leave(&self, position: &mut u64) -> Option<Option<K::Ref<T>>> {
         let mut state = self.state.lock();
         let at = state.oldest(self.capacity).max(*position);
         if at == state.next {
@@ -302,20 +317,20 @@ fn index(number: u64, capacity: usize) -> usize {
 }
 
 /// The value of the only reference; the caller has just made it.
-fn unwrap<T>(value: Arc<T>) -> T {
-    match Arc::try_unwrap(value) {
+fn unwrap<T, K: Sharing>(value: K::Ref<T>) -> T {
+    match K::try_unwrap(value) {
         Ok(value) => value,
         Err(_) => unreachable!("the reference was given to nobody"),
     }
 }
 
-impl<T> State<T> {
+impl<T, K: Sharing> State<T, K> {
     /// The number of the oldest value that is kept.
     fn oldest(&self, capacity: usize) -> u64 {
         self.next.saturating_sub(capacity as u64)
     }
 
-    fn get(&mut self, position: &Cell<u64>, capacity: usize) -> Result<Arc<T>, Missing> {
+    fn get(&mut self, position: &Cell<u64>, capacity: usize) -> Result<K::Ref<T>, Missing> {
         let at = position.get();
         let oldest = self.oldest(capacity);
         if at < oldest {
@@ -341,7 +356,7 @@ impl<T> State<T> {
     }
 
     /// One receiver less waits for this value; after the last one it comes out.
-    fn release(&mut self, number: u64, capacity: usize) -> Option<Arc<T>> {
+    fn release(&mut self, number: u64, capacity: usize) -> Option<K::Ref<T>> {
         let entry = &mut self.ring[index(number, capacity)];
         entry.remaining -= 1;
         if entry.remaining == 0 {
@@ -353,20 +368,20 @@ impl<T> State<T> {
 }
 
 /// How an arm looks at a broadcast.
-pub struct NewsProbe<'a, T> {
+pub struct NewsProbe<'a, T, K: Sharing = Shared> {
     position: &'a Cell<u64>,
     capacity: usize,
-    got: Cell<Option<Result<Arc<T>, Missing>>>,
+    got: Cell<Option<Result<K::Ref<T>, Missing>>>,
 }
 
-impl<T> NewsProbe<'_, T> {
+impl<T, K: Sharing> NewsProbe<'_, T, K> {
     /// What was received last.
-    pub fn take_value(&self) -> Option<Result<Arc<T>, Missing>> {
+    pub fn take_value(&self) -> Option<Result<K::Ref<T>, Missing>> {
         self.got.take()
     }
 }
 
-impl<T> fmt::Debug for NewsProbe<'_, T> {
+impl<T, K: Sharing> fmt::Debug for NewsProbe<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewsProbe").finish_non_exhaustive()
     }
@@ -374,13 +389,13 @@ impl<T> fmt::Debug for NewsProbe<'_, T> {
 
 /// Receives from a broadcast as one of several things. Who takes the arm's outcome takes the
 /// [value](NewsProbe::take_value), too.
-pub type BroadcastArm<'a, T> = QueueArm<'a, State<T>, NewsProbe<'a, T>>;
+pub type BroadcastArm<'a, T, K = Shared> = QueueArm<'a, State<T, K>, NewsProbe<'a, T, K>, K>;
 
 // SAFETY: the one queue; who is claimed from it looks again. References are moved under the lock; what was there before is none.
-unsafe impl<T> Probe<State<T>> for NewsProbe<'_, T> {
+unsafe impl<T, K: Sharing> Probe<State<T, K>> for NewsProbe<'_, T, K> {
     const IS_HINT: bool = true;
 
-    fn take(&self, state: &mut State<T>) -> Option<Reason> {
+    fn take(&self, state: &mut State<T, K>) -> Option<Reason> {
         match state.get(self.position, self.capacity) {
             Err(Missing::Empty) => None,
             result => {
@@ -390,22 +405,22 @@ unsafe impl<T> Probe<State<T>> for NewsProbe<'_, T> {
         }
     }
 
-    fn is_there(&self, state: &mut State<T>) -> bool {
+    fn is_there(&self, state: &mut State<T, K>) -> bool {
         state.closed || self.position.get() != state.next
     }
 
-    fn queue<'b>(&self, state: &'b mut State<T>) -> &'b mut Queue {
+    fn queue<'b>(&self, state: &'b mut State<T, K>) -> &'b mut Queue {
         &mut state.waiters
     }
 }
 
-impl<T> fmt::Debug for State<T> {
+impl<T, K: Sharing> fmt::Debug for State<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for Broadcast<T> {
+impl<T, K: Sharing> fmt::Debug for Broadcast<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Broadcast")
             .field("capacity", &self.capacity)

@@ -3,24 +3,30 @@
 //! Owns: the buffer, the two queues and the counts, under the channel's lock. Any thread may call anything here.
 //!
 //! Invariants
-//! - I1. While a receiver that could still be claimed waits, the buffer is empty and no sender of another party waits, but for
-//!   one that is about to try again.
+//! - I1. While a receiver that could still be claimed waits, there are no more values, in the buffer and of senders of other parties that
+//!   could still be claimed, than receivers that were told of one and have neither looked nor left.
 //! - I2. While a sender that could still be claimed waits, the buffer is full and the channel is not closed.
-//! - I3. A closed channel has nobody waiting who could still be claimed, and its buffer only shrinks, but for what comes back.
+//! - I3. A closed channel has nobody waiting who could still be claimed, and its buffer only shrinks.
 //! - I4. A value is in one place: the caller's hands, a waiting sender's slot, the buffer, or the slot of a claimed receiver.
 //! - I5. No code of the user's runs under the lock: values are only moved there; they are dropped outside.
 //!
 //! # How values travel
 //!
-//! - To a waiting receiver: into the slot in its frame. Whoever claimed it has delivered; its deadline comes too late.
+//! - To a waiting receiver that cannot but go on, if no value is there before: into the slot in its frame. Whoever claimed it has
+//!   delivered; its deadline comes too late.
 //! - Into the buffer, if there is room.
 //! - From the frame of a waiting sender: a receiver that finds nothing in the buffer takes it from there (a capacity of 0 is
 //!   thereby a true hand-over: `send` returns when a receiver has the value); one that takes from a full buffer moves
 //!   the first waiting sender's value into the freed place. Either way the sender is claimed first, so
 //!   it either was sent or comes back in the error, never both.
 //!
-//! Nobody overtakes: by I1 and I2 a sender that finds receivers waiting gives to the first, and one that finds
-//! senders waiting finds the buffer full. A value's order is that of the calls' turns at the lock.
+//! A future waits without a slot: it may be dropped at any moment, so nothing is given to it. It is told, in its turn, that a value is
+//! there, and takes it when it is polled: until then the value is in the buffer or with its sender, who waits. So is any receiver
+//! told while a value is there that was meant for a future. Who was told looks once; a future that leaves instead tells the
+//! next. Who finds that another was faster waits again, before all others.
+//!
+//! Values do not overtake each other, by I2 and because a value is given only where none is before it: their order is that of the
+//! calls' turns at the lock. A receiver that comes between a future's being told and its poll is served before it.
 //!
 //! A party that waits at several places, see [`RecvArm`] and [`SendArm`], may be in both queues at once; it does not count as its
 //! own other side, and is claimed by a compare-and-swap as any other.
@@ -33,6 +39,8 @@
 )]
 
 mod arms;
+mod polled;
+mod telling;
 
 use alloc::boxed::Box;
 use core::error::Error;
@@ -44,9 +52,12 @@ use crate::facade::UnsafeCell;
 use crate::lock::{Guard, Lock};
 use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
-use crate::wait::{Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
+use crate::wait::{
+    Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in, wait_in_front,
+};
 
 pub use arms::{RecvArm, SendArm};
+use telling::{Telling, wake};
 
 /// A channel for values of type `T`, shared by reference.
 ///
@@ -67,13 +78,13 @@ struct State<T> {
 }
 
 /// What the slot of a waiting party points to: a sender's value until it is taken, a receiver's once
-/// it is delivered.
+/// it is delivered. A future receives without one.
 type Slot<T> = UnsafeCell<Option<T>>;
 
 /// Why a value was not sent at once; it comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySend<T> {
-    /// The buffer is full, or there is none and no receiver waits.
+    /// The buffer is full, or there is none and no receiver waits that could be given the value.
     Full(T),
     /// The channel is closed.
     Closed(T),
@@ -355,6 +366,8 @@ impl<T, K: Sharing> Channel<T, K> {
     }
 
     /// Gives a value to the first waiting receiver, or to the buffer.
+    ///
+    /// Where it is full a receiver that waits has still to be [told](State::tell), of a value that is going to wait.
     #[inline]
     fn put(&self, value: T) -> Put<'_, T, K> {
         let state = self.state.lock();
@@ -368,10 +381,14 @@ impl<T, K: Sharing> Channel<T, K> {
     }
 
     fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
-        let Some(receiver) = state.receivers.claim_front(Reason::Woken) else {
-            return self.put_to_buffer(value, state);
+        if state.has_values() {
+            return self.put_and_tell(value, state);
+        }
+        let is_given_to = |slot: *mut ()| !slot.is_null();
+        let Some(receiver) = state.receivers.claim_front_if(Reason::Woken, is_given_to) else {
+            return self.put_and_tell(value, state);
         };
-        // SAFETY: claimed from the receivers of this channel.
+        // SAFETY: claimed from the receivers of this channel, with a slot.
         let before = unsafe { exchange(&receiver, Some(value)) };
         debug_assert!(before.is_none(), "a receiver waits with an empty slot");
         // Nothing is in there; forgetting it says that no drop of a T can run here.
@@ -379,6 +396,26 @@ impl<T, K: Sharing> Channel<T, K> {
         drop(state);
         receiver.wake();
         Put::Done
+    }
+
+    /// Puts a value into the buffer, and tells the first receiver that something is there.
+    #[cold]
+    fn put_and_tell<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
+        if state.buffer.len() >= self.limit {
+            return Put::Full(value, state);
+        }
+        match state.buffer.push(value) {
+            Ok(()) => {
+                let told = state.tell();
+                drop(state);
+                wake(told);
+                Put::Done
+            }
+            Err(value) => {
+                drop(state);
+                self.put_growing(value)
+            }
+        }
     }
 
     #[inline]
@@ -420,8 +457,7 @@ impl<T, K: Sharing> Channel<T, K> {
         let Some(value) = state.buffer.pop(&mut retired) else {
             return self.get_from_sender(state);
         };
-        // A value that came back may have been one more than the limit: then no place was freed.
-        if state.senders.is_empty() || state.buffer.len() >= self.limit {
+        if state.senders.is_empty() {
             drop(state);
         } else {
             refill(state);
@@ -451,6 +487,21 @@ impl<T, K: Sharing> Channel<T, K> {
         guard: Guard<'_, State<T>, K>,
         party: &S,
     ) -> Result<(), SendFailed<T>> {
+        let mut guard = guard;
+        if let Some(told) = guard.tell() {
+            let party = Telling::new(party, told);
+            return self.send_waiting(value, guard, &party);
+        }
+        self.send_waiting(value, guard, party)
+    }
+
+    #[inline]
+    fn send_waiting<S: Suspend>(
+        &self,
+        value: T,
+        guard: Guard<'_, State<T>, K>,
+        party: &S,
+    ) -> Result<(), SendFailed<T>> {
         let slot: Slot<T> = UnsafeCell::new(Some(value));
         // SAFETY: the same queue, and the slot that receivers expect, which outlives the wait.
         let reason = unsafe {
@@ -474,20 +525,48 @@ impl<T, K: Sharing> Channel<T, K> {
     #[cold]
     fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: &S) -> Result<T, Reason> {
         let slot: Slot<T> = UnsafeCell::new(None);
+        let at = ptr::from_ref(&slot).cast_mut().cast();
+        let record = self.record(Kind::Receive);
         // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
-        let reason = unsafe {
+        let mut reason = unsafe {
             wait_in(
                 &self.state,
                 guard,
                 |state| &mut state.receivers,
-                ptr::from_ref(&slot).cast_mut().cast(),
+                at,
                 party,
-                self.record(Kind::Receive),
+                record,
             )
         };
-        // SAFETY: the waiter goes on: its frame is its own again.
-        let value = slot.with_mut(|slot| unsafe { (*slot).take() });
-        value.ok_or(reason)
+        loop {
+            // SAFETY: the waiter goes on: its frame is its own again.
+            if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+                return Ok(value);
+            }
+            if matches!(reason, Reason::Timeout | Reason::Cancelled) {
+                return Err(reason);
+            }
+            // It was told that there is something to see.
+            let guard = match self.get() {
+                Got::Value(value) => return Ok(value),
+                Got::Closed => return Err(Reason::Closed),
+                Got::Empty(guard) => guard,
+            };
+            if let Some(reason) = party.expired() {
+                return Err(reason);
+            }
+            // SAFETY: as above.
+            reason = unsafe {
+                wait_in_front(
+                    &self.state,
+                    guard,
+                    |state| &mut state.receivers,
+                    at,
+                    party,
+                    record,
+                )
+            };
+        }
     }
 
     fn record(&self, kind: Kind) -> Record {
@@ -509,6 +588,17 @@ impl<T, K: Sharing> Channel<T, K> {
 }
 
 impl<T> State<T> {
+    /// Whether something is there for a receiver that looks.
+    fn has_values(&mut self) -> bool {
+        self.buffer.len() > 0 || (!self.senders.is_empty() && self.senders.has_claimable())
+    }
+
+    /// Claims the first receiver, to look: something is there, or will be when the lock is given back. It is woken thereafter.
+    #[inline]
+    fn tell(&mut self) -> Option<Claimed> {
+        self.receivers.claim_front(Reason::Woken)
+    }
+
     fn shut(&mut self) -> (bool, WakeList, WakeList) {
         let opened = !mem::replace(&mut self.closed, true);
         let senders = self.senders.claim_all(Reason::Closed);
@@ -516,8 +606,6 @@ impl<T> State<T> {
         (opened, senders, receivers)
     }
 }
-
-mod polled;
 
 /// Moves the value of the first waiting sender into the place that was just freed in the buffer, and wakes it.
 fn refill<T, K: Sharing>(mut state: Guard<'_, State<T>, K>) {
@@ -542,10 +630,10 @@ fn refill<T, K: Sharing>(mut state: Guard<'_, State<T>, K>) {
 ///
 /// # Safety
 ///
-/// The party was claimed from one of the queues of a channel for `T`.
+/// The party was claimed from one of the queues of a channel for `T`, where it waits with a slot.
 #[inline]
 unsafe fn exchange<T>(party: &Claimed, new: Option<T>) -> Option<T> {
-    // SAFETY: parties in a channel's queues wait with a slot in their frame, and cannot go on before the wake.
+    // SAFETY: the slot is in the party's frame or seat, and it cannot go on before the wake.
     let slot = unsafe { &*party.slot().cast::<Slot<T>>() };
     // SAFETY: claimed by this thread, so nobody else reaches the slot.
     slot.with_mut(|slot| mem::replace(unsafe { &mut *slot }, new))

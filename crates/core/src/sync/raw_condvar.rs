@@ -23,23 +23,26 @@ use core::ptr::{self, NonNull};
 
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
+use crate::sharing::{Shared, Sharing};
 use crate::sync::RawMutex;
 use crate::wait::{Kind, Node, Queue, Reason, Record, Suspend, Waiter, wait_in};
 
 /// A condition variable.
-pub struct RawCondvar {
-    queue: Lock<Queue>,
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct RawCondvar<K: Sharing = Shared> {
+    queue: Lock<Queue, K>,
 }
 
 /// A party that gives a mutex back once it is linked.
-struct Releasing<'a, S> {
+struct Releasing<'a, S, K: Sharing> {
     party: &'a S,
-    mutex: &'a RawMutex,
+    mutex: &'a RawMutex<K>,
     has_released: Cell<bool>,
 }
 
 // SAFETY: as the party itself; what `suspend` does before does not unwind.
-unsafe impl<S: Suspend> Suspend for Releasing<'_, S> {
+unsafe impl<S: Suspend, K: Sharing> Suspend for Releasing<'_, S, K> {
     fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
         self.party.party()
     }
@@ -62,9 +65,18 @@ unsafe impl<S: Suspend> Suspend for Releasing<'_, S> {
 
 impl RawCondvar {
     const_unless_loom! {
-        /// A condition variable nobody waits at.
+        /// A condition variable nobody waits at, for all threads.
         pub fn new() -> Self {
-            Self { queue: Lock::new(Queue::new()) }
+            Self::of_kind()
+        }
+    }
+}
+
+impl<K: Sharing> RawCondvar<K> {
+    const_unless_loom! {
+        /// A condition variable nobody waits at, of either kind.
+        pub fn of_kind() -> Self {
+            Self { queue: Lock::of_kind(Queue::new()) }
         }
     }
 
@@ -81,7 +93,7 @@ impl RawCondvar {
     /// The caller holds the mutex, and has nothing borrowed from what it guards.
     pub unsafe fn wait<S: Suspend, R: Suspend>(
         &self,
-        mutex: &RawMutex,
+        mutex: &RawMutex<K>,
         owner: u64,
         party: &S,
         relocking: &R,
@@ -137,13 +149,13 @@ impl RawCondvar {
     }
 }
 
-impl Default for RawCondvar {
+impl<K: Sharing> Default for RawCondvar<K> {
     fn default() -> Self {
-        Self::new()
+        Self::of_kind()
     }
 }
 
-impl fmt::Debug for RawCondvar {
+impl<K: Sharing> fmt::Debug for RawCondvar<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawCondvar").finish_non_exhaustive()
     }

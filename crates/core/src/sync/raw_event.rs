@@ -42,7 +42,7 @@ pub enum Mode {
 pub struct EventProbe(Mode);
 
 /// Waits for an event as one of several things. Who takes the arm's outcome has the signal.
-pub type EventArm<'a> = QueueArm<'a, State, EventProbe>;
+pub type EventArm<'a, K = Shared> = QueueArm<'a, State, EventProbe, K>;
 
 /// A signal that can be waited for.
 ///
@@ -66,15 +66,15 @@ impl RawEvent {
             Self::of_kind(mode)
         }
     }
-
-    /// An arm that waits for a signal.
-    #[must_use]
-    pub fn arm(&self) -> EventArm<'_> {
-        QueueArm::new(&self.state, EventProbe(self.mode))
-    }
 }
 
 impl<K: Sharing> RawEvent<K> {
+    /// An arm that waits for a signal.
+    #[must_use]
+    pub fn arm(&self) -> EventArm<'_, K> {
+        QueueArm::new(&self.state, EventProbe(self.mode))
+    }
+
     const_unless_loom! {
         /// An event that is not set, of either kind.
         pub fn of_kind(mode: Mode) -> Self {

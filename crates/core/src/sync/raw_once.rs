@@ -28,24 +28,29 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::facade::{AtomicU8, AtomicU64, const_unless_loom};
+use crate::facade::{AtomicU64, const_unless_loom};
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing, Word};
 use crate::wait::{Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
 
-const EMPTY: u8 = 0;
-const RUNNING: u8 = 1;
-const DONE: u8 = 2;
+const EMPTY: u32 = 0;
+const RUNNING: u32 = 1;
+const DONE: u32 = 2;
 
 /// The first number that is not an id of a coroutine; those from here on can be given to threads.
 pub const NOT_AN_ID: u64 = 1 << 63;
 
 /// Something to be done once.
-pub struct RawOnce {
-    /// Changed under the lock only.
-    status: AtomicU8,
-    /// Who is at it; 0 while nobody is. Changed under the lock only.
+///
+/// `K` says whose parties share it: of all threads, or of one.
+#[repr(C)]
+pub struct RawOnce<K: Sharing = Shared> {
+    /// Who is at it; 0 while nobody is. Changed under the lock only. The first field, and an atomic in both kinds, for
+    /// [`runner_at`](Self::runner_at): dumps look from any thread.
     runner: AtomicU64,
-    lines: Lock<Lines>,
+    /// Changed under the lock only.
+    status: K::Word,
+    lines: Lock<Lines, K>,
 }
 
 struct Lines {
@@ -58,11 +63,11 @@ struct Lines {
 /// What a party finds that has come to do it.
 #[derive(Debug)]
 #[must_use = "a turn that is dropped goes to the next party"]
-pub enum Begin<'a> {
+pub enum Begin<'a, K: Sharing = Shared> {
     /// It is done.
     Done,
     /// It is this party's to do.
-    Turn(Turn<'a>),
+    Turn(Turn<'a, K>),
     /// The party is at it already: it would wait for itself.
     Reentered,
 }
@@ -70,24 +75,63 @@ pub enum Begin<'a> {
 /// Who is at it when nobody waits for that to end.
 #[derive(Debug)]
 #[must_use = "a turn that is dropped goes to the next party"]
-pub enum TryBegin<'a> {
+pub enum TryBegin<'a, K: Sharing = Shared> {
     /// It is done.
     Done,
     /// It is this party's to do.
-    Turn(Turn<'a>),
+    Turn(Turn<'a, K>),
     /// Another is at it, or the party itself.
     Busy,
 }
 
 impl RawOnce {
     const_unless_loom! {
-        /// Nothing is done yet.
+        /// Nothing is done yet; for all threads.
         pub fn new() -> Self {
-            Self {
-                status: AtomicU8::new(EMPTY),
-                runner: AtomicU64::new(0),
-                lines: Lock::new(Lines { doers: Queue::new(), watchers: Queue::new() }),
-            }
+            Self::of_kind()
+        }
+    }
+
+    /// As [`runner`](Self::runner), of the one of either kind that a wait record names as its object.
+    ///
+    /// # Safety
+    ///
+    /// `object` is from a record of [`Kind::Once`], whose waiter has not gone on and cannot before this returns: it borrows
+    /// what it waits for, which keeps that in place.
+    #[must_use]
+    pub unsafe fn runner_at(object: usize) -> u64 {
+        // SAFETY: `record` exposed the address of what begins with its runner, and the caller knows that it is there still.
+        let runner = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(object) };
+        runner.load(Relaxed)
+    }
+}
+
+impl<K: Sharing> RawOnce<K> {
+    /// Nothing is done yet; of either kind.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn of_kind() -> Self {
+        Self {
+            runner: AtomicU64::new(0),
+            status: K::Word::ZERO,
+            lines: Lock::of_kind(Lines {
+                doers: Queue::new(),
+                watchers: Queue::new(),
+            }),
+        }
+    }
+
+    /// Nothing is done yet; of either kind.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn of_kind() -> Self {
+        Self {
+            runner: AtomicU64::new(0),
+            status: K::Word::zero(),
+            lines: Lock::of_kind(Lines {
+                doers: Queue::new(),
+                watchers: Queue::new(),
+            }),
         }
     }
 
@@ -104,7 +148,7 @@ impl RawOnce {
     /// # Errors
     ///
     /// The reason for which the party gave up waiting: [`Reason::Timeout`] or [`Reason::Cancelled`].
-    pub fn begin<S: Suspend>(&self, me: u64, party: &S) -> Result<Begin<'_>, Reason> {
+    pub fn begin<S: Suspend>(&self, me: u64, party: &S) -> Result<Begin<'_, K>, Reason> {
         let lines = self.lines.lock();
         match self.take(me, &lines) {
             TryBegin::Done => return Ok(Begin::Done),
@@ -134,7 +178,7 @@ impl RawOnce {
     }
 
     /// Makes the party `me` the one to do it, unless another is at it.
-    pub fn try_begin(&self, me: u64) -> TryBegin<'_> {
+    pub fn try_begin(&self, me: u64) -> TryBegin<'_, K> {
         self.take(me, &self.lines.lock())
     }
 
@@ -182,19 +226,6 @@ impl RawOnce {
         self.runner.load(Relaxed)
     }
 
-    /// As [`runner`](Self::runner), of the one that a wait record names as its object.
-    ///
-    /// # Safety
-    ///
-    /// `object` is from a record of [`Kind::Once`], whose waiter has not gone on and cannot before this returns: it borrows
-    /// what it waits for, which keeps that in place.
-    #[must_use]
-    pub unsafe fn runner_at(object: usize) -> u64 {
-        // SAFETY: `record` exposed the address, and the caller knows that it is there still.
-        let once = unsafe { &*ptr::with_exposed_provenance::<Self>(object) };
-        once.runner()
-    }
-
     fn record(&self) -> Record {
         Record {
             kind: Kind::Once,
@@ -208,7 +239,7 @@ impl RawOnce {
     }
 
     /// Transition: from `EMPTY` to `RUNNING`.
-    fn take(&self, me: u64, _locked: &Guard<'_, Lines>) -> TryBegin<'_> {
+    fn take(&self, me: u64, _locked: &Guard<'_, Lines, K>) -> TryBegin<'_, K> {
         // ORDERING: Acquire pairs with the Release in `complete`, for the case that it is done.
         match self.status.load(Acquire) {
             DONE => TryBegin::Done,
@@ -254,13 +285,13 @@ impl RawOnce {
     }
 }
 
-impl Default for RawOnce {
+impl<K: Sharing> Default for RawOnce<K> {
     fn default() -> Self {
-        Self::new()
+        Self::of_kind()
     }
 }
 
-impl fmt::Debug for RawOnce {
+impl<K: Sharing> fmt::Debug for RawOnce<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawOnce")
             .field("is_done", &self.is_done())
@@ -270,11 +301,11 @@ impl fmt::Debug for RawOnce {
 
 /// The right and the duty to do it: [completed](Self::complete), or passed on when dropped.
 #[must_use = "a turn that is dropped goes to the next party"]
-pub struct Turn<'a> {
-    once: &'a RawOnce,
+pub struct Turn<'a, K: Sharing = Shared> {
+    once: &'a RawOnce<K>,
 }
 
-impl Turn<'_> {
+impl<K: Sharing> Turn<'_, K> {
     /// It is done: all who wait are woken.
     pub fn complete(self) {
         self.once.complete();
@@ -282,13 +313,13 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl<K: Sharing> Drop for Turn<'_, K> {
     fn drop(&mut self) {
         self.once.abandon();
     }
 }
 
-impl fmt::Debug for Turn<'_> {
+impl<K: Sharing> fmt::Debug for Turn<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn").finish_non_exhaustive()
     }

@@ -43,13 +43,18 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::facade::{AtomicU64, const_unless_loom};
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Queue, Reason, Record, Suspend, WakeList, wait_in};
 
 /// A reader-writer lock without a value.
-pub struct RawRwLock {
-    /// Who writes; a hint for whoever looks from outside, changed under the lock only.
+///
+/// `K` says whose parties share it: of all threads, or of one.
+#[repr(C)]
+pub struct RawRwLock<K: Sharing = Shared> {
+    /// Who writes; a hint for whoever looks from outside, changed under the lock only. The first field, and an atomic in both
+    /// kinds, for [`owner_at`](Self::owner_at): dumps look from any thread.
     owner: AtomicU64,
-    state: Lock<State>,
+    state: Lock<State, K>,
 }
 
 struct State {
@@ -69,11 +74,33 @@ enum Turn {
 
 impl RawRwLock {
     const_unless_loom! {
-        /// A free lock.
+        /// A free lock, for all threads.
         pub fn new() -> Self {
+            Self::of_kind()
+        }
+    }
+
+    /// As [`owner`](Self::owner), of the lock of either kind that a wait record names as its object.
+    ///
+    /// # Safety
+    ///
+    /// `object` is from a record of [`Kind::Read`] or [`Kind::Write`], whose waiter has not gone on and cannot before this
+    /// returns: it borrows the lock while it waits, which keeps that in place.
+    #[must_use]
+    pub unsafe fn owner_at(object: usize) -> u64 {
+        // SAFETY: `record` exposed the address of a lock, which begins with its owner and which the caller knows to be there still.
+        let owner = unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(object) };
+        owner.load(Relaxed)
+    }
+}
+
+impl<K: Sharing> RawRwLock<K> {
+    const_unless_loom! {
+        /// A free lock, of either kind.
+        pub fn of_kind() -> Self {
             Self {
                 owner: AtomicU64::new(0),
-                state: Lock::new(State {
+                state: Lock::of_kind(State {
                     readers: 0,
                     writing: false,
                     waiting_readers: Queue::new(),
@@ -202,19 +229,6 @@ impl RawRwLock {
         self.owner.load(Relaxed)
     }
 
-    /// As [`owner`](Self::owner), of the lock that a wait record names as its object.
-    ///
-    /// # Safety
-    ///
-    /// `object` is from a record of [`Kind::Read`] or [`Kind::Write`], whose waiter has not gone on and cannot before this
-    /// returns: it borrows the lock while it waits, which keeps that in place.
-    #[must_use]
-    pub unsafe fn owner_at(object: usize) -> u64 {
-        // SAFETY: `record` exposed the address of a lock, which the caller knows to be there still.
-        let lock = unsafe { &*ptr::with_exposed_provenance::<Self>(object) };
-        lock.owner()
-    }
-
     /// How many are in to read, and whether one is in to write. Out of date as soon as it is said, unless the caller is
     /// one of them.
     #[must_use]
@@ -250,7 +264,7 @@ impl RawRwLock {
     #[cold]
     fn write_slow<S: Suspend>(
         &self,
-        state: Guard<'_, State>,
+        state: Guard<'_, State, K>,
         party: &S,
         owner: u64,
     ) -> Result<(), Reason> {
@@ -350,13 +364,13 @@ impl State {
     }
 }
 
-impl Default for RawRwLock {
+impl<K: Sharing> Default for RawRwLock<K> {
     fn default() -> Self {
-        Self::new()
+        Self::of_kind()
     }
 }
 
-impl fmt::Debug for RawRwLock {
+impl<K: Sharing> fmt::Debug for RawRwLock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (readers, writing) = self.holders();
         f.debug_struct("RawRwLock")

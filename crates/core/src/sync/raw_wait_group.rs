@@ -40,7 +40,7 @@ pub struct State {
 pub struct ZeroProbe;
 
 /// Waits for a group's count to be zero, as one of several things.
-pub type WaitGroupArm<'a> = QueueArm<'a, State, ZeroProbe>;
+pub type WaitGroupArm<'a, K = Shared> = QueueArm<'a, State, ZeroProbe, K>;
 
 // SAFETY: the one queue; who is claimed from it was there when the count was zero.
 unsafe impl Probe<State> for ZeroProbe {
@@ -85,15 +85,15 @@ impl RawWaitGroup {
             Self::of_kind()
         }
     }
-
-    /// An arm that waits until the count is zero.
-    #[must_use]
-    pub fn arm(&self) -> WaitGroupArm<'_> {
-        QueueArm::new(&self.state, ZeroProbe)
-    }
 }
 
 impl<K: Sharing> RawWaitGroup<K> {
+    /// An arm that waits until the count is zero.
+    #[must_use]
+    pub fn arm(&self) -> WaitGroupArm<'_, K> {
+        QueueArm::new(&self.state, ZeroProbe)
+    }
+
     const_unless_loom! {
         /// A group with nothing to wait for, of either kind.
         pub fn of_kind() -> Self {

@@ -13,23 +13,25 @@
 
 mod polled;
 
-use alloc::sync::Arc;
 use core::cell::Cell;
 use core::fmt;
 use core::mem;
 use core::ptr;
 
 use crate::lock::{Guard, Lock};
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
 
 /// A value that is replaced, and that others watch.
-pub struct RawWatch<T> {
-    state: Lock<State<T>>,
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct RawWatch<T, K: Sharing = Shared> {
+    state: Lock<State<T, K>, K>,
 }
 
 /// What is under a watch's lock.
-pub struct State<T> {
-    value: Arc<T>,
+pub struct State<T, K: Sharing> {
+    value: K::Ref<T>,
     version: u64,
     waiters: Queue,
     closed: bool,
@@ -38,12 +40,20 @@ pub struct State<T> {
 }
 
 impl<T> RawWatch<T> {
-    /// A watch of this value, which is version 0, with one sender and one receiver.
+    /// A watch of this value, which is version 0, with one sender and one receiver; for all threads.
     #[must_use]
     pub fn new(value: T) -> Self {
+        Self::of_kind(value)
+    }
+}
+
+impl<T, K: Sharing> RawWatch<T, K> {
+    /// As [`new`](RawWatch::new), of either kind.
+    #[must_use]
+    pub fn of_kind(value: T) -> Self {
         Self {
-            state: Lock::new(State {
-                value: Arc::new(value),
+            state: Lock::of_kind(State {
+                value: value.into(),
                 version: 0,
                 waiters: Queue::new(),
                 closed: false,
@@ -58,12 +68,12 @@ impl<T> RawWatch<T> {
     /// # Errors
     ///
     /// The value comes back otherwise.
-    pub fn send(&self, value: T) -> Result<Arc<T>, T> {
-        let value = Arc::new(value);
+    pub fn send(&self, value: T) -> Result<K::Ref<T>, T> {
+        let value = K::Ref::from(value);
         let state = self.state.lock();
         if state.closed || state.receiver_count == 0 {
             drop(state);
-            return match Arc::try_unwrap(value) {
+            return match K::try_unwrap(value) {
                 Ok(value) => Err(value),
                 Err(_) => unreachable!("the reference was given to nobody"),
             };
@@ -72,12 +82,12 @@ impl<T> RawWatch<T> {
     }
 
     /// Replaces the value in any case; returns the one before.
-    pub fn replace(&self, value: T) -> Arc<T> {
-        let value = Arc::new(value);
+    pub fn replace(&self, value: T) -> K::Ref<T> {
+        let value = K::Ref::from(value);
         self.put(value, self.state.lock())
     }
 
-    fn put(&self, value: Arc<T>, mut state: Guard<'_, State<T>>) -> Arc<T> {
+    fn put(&self, value: K::Ref<T>, mut state: Guard<'_, State<T, K>, K>) -> K::Ref<T> {
         let before = mem::replace(&mut state.value, value);
         state.version += 1;
         let woken = state.waiters.claim_all(Reason::Woken);
@@ -88,7 +98,7 @@ impl<T> RawWatch<T> {
 
     /// The value, and its version.
     #[must_use]
-    pub fn get(&self) -> (Arc<T>, u64) {
+    pub fn get(&self) -> (K::Ref<T>, u64) {
         let state = self.state.lock();
         (state.value.clone(), state.version)
     }
@@ -97,6 +107,19 @@ impl<T> RawWatch<T> {
     #[must_use]
     pub fn has_changed(&self, seen: u64) -> bool {
         self.state.lock().version != seen
+    }
+
+    /// Takes another version than the one seen for seen, if there is one; says so.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Closed`] if the watch is closed and its last version was seen.
+    pub fn try_changed(&self, seen: &Cell<u64>) -> Result<bool, Reason> {
+        match self.state.lock().look(seen) {
+            Some(Reason::Woken) => Ok(true),
+            Some(reason) => Err(reason),
+            None => Ok(false),
+        }
     }
 
     /// Waits for another version than the one seen; that is the one seen then.
@@ -136,7 +159,7 @@ impl<T> RawWatch<T> {
 
     /// An arm that waits for another version than the one seen.
     #[must_use]
-    pub fn arm<'a>(&'a self, seen: &'a Cell<u64>) -> ChangeArm<'a, T> {
+    pub fn arm<'a>(&'a self, seen: &'a Cell<u64>) -> ChangeArm<'a, T, K> {
         QueueArm::new(&self.state, ChangeProbe(seen))
     }
 
@@ -145,7 +168,7 @@ impl<T> RawWatch<T> {
         self.shut(self.state.lock())
     }
 
-    fn shut(&self, mut state: Guard<'_, State<T>>) -> bool {
+    fn shut(&self, mut state: Guard<'_, State<T, K>, K>) -> bool {
         let opened = !mem::replace(&mut state.closed, true);
         let woken = state.waiters.claim_all(Reason::Closed);
         drop(state);
@@ -192,7 +215,7 @@ impl<T> RawWatch<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T, K: Sharing> State<T, K> {
     /// Whether there is something new, or never will be; what is new is seen then.
     fn look(&self, seen: &Cell<u64>) -> Option<Reason> {
         if self.version != seen.get() {
@@ -208,32 +231,32 @@ impl<T> State<T> {
 pub struct ChangeProbe<'a>(&'a Cell<u64>);
 
 /// Waits for another version, as one of several things.
-pub type ChangeArm<'a, T> = QueueArm<'a, State<T>, ChangeProbe<'a>>;
+pub type ChangeArm<'a, T, K = Shared> = QueueArm<'a, State<T, K>, ChangeProbe<'a>, K>;
 
 // SAFETY: the one queue; who is claimed from it looks again.
-unsafe impl<T> Probe<State<T>> for ChangeProbe<'_> {
+unsafe impl<T, K: Sharing> Probe<State<T, K>> for ChangeProbe<'_> {
     const IS_HINT: bool = true;
 
-    fn take(&self, state: &mut State<T>) -> Option<Reason> {
+    fn take(&self, state: &mut State<T, K>) -> Option<Reason> {
         state.look(self.0)
     }
 
-    fn is_there(&self, state: &mut State<T>) -> bool {
+    fn is_there(&self, state: &mut State<T, K>) -> bool {
         state.closed || state.version != self.0.get()
     }
 
-    fn queue<'b>(&self, state: &'b mut State<T>) -> &'b mut Queue {
+    fn queue<'b>(&self, state: &'b mut State<T, K>) -> &'b mut Queue {
         &mut state.waiters
     }
 }
 
-impl<T> fmt::Debug for State<T> {
+impl<T, K: Sharing> fmt::Debug for State<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for RawWatch<T> {
+impl<T, K: Sharing> fmt::Debug for RawWatch<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawWatch")
             .field("version", &self.get().1)

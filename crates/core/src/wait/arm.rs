@@ -34,6 +34,7 @@ use core::ptr::{self, NonNull};
 
 use crate::facade::UnsafeCell;
 use crate::lock::Lock;
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Claim, Node, Queue, Reason, Record, Suspend, Waiter};
 
 /// An arm's place in its primitive's queue, with the mark of the winner.
@@ -340,17 +341,19 @@ pub unsafe trait Probe<T> {
 }
 
 /// An arm at a primitive that hands nothing over through slots: an event, a count, the end of something.
-pub struct QueueArm<'a, T, P> {
-    lock: &'a Lock<T>,
+///
+/// `K` says whose parties share it: of all threads, or of one.
+pub struct QueueArm<'a, T, P, K: Sharing = Shared> {
+    lock: &'a Lock<T, K>,
     probe: P,
     node: ArmNode,
     /// With which reason it has taken effect.
     taken: Cell<Option<Reason>>,
 }
 
-impl<'a, T, P: Probe<T>> QueueArm<'a, T, P> {
+impl<'a, T, P: Probe<T>, K: Sharing> QueueArm<'a, T, P, K> {
     /// An arm that waits at what is behind this lock.
-    pub fn new(lock: &'a Lock<T>, probe: P) -> Self {
+    pub fn new(lock: &'a Lock<T, K>, probe: P) -> Self {
         Self {
             lock,
             probe,
@@ -371,7 +374,7 @@ impl<'a, T, P: Probe<T>> QueueArm<'a, T, P> {
 }
 
 // SAFETY: linked and unlinked under the one lock; `is_there` says whether `take` would succeed.
-unsafe impl<T, P: Probe<T>> Arm for QueueArm<'_, T, P> {
+unsafe impl<T, P: Probe<T>, K: Sharing> Arm for QueueArm<'_, T, P, K> {
     fn attempt(&self) -> bool {
         if self.taken.get().is_none() {
             let taken = self.probe.take(&mut self.lock.lock());
@@ -412,7 +415,7 @@ unsafe impl<T, P: Probe<T>> Arm for QueueArm<'_, T, P> {
     }
 }
 
-impl<T, P> fmt::Debug for QueueArm<'_, T, P> {
+impl<T, P, K: Sharing> fmt::Debug for QueueArm<'_, T, P, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueueArm").finish_non_exhaustive()
     }

@@ -132,22 +132,59 @@ impl<T> Polled<T> {
     /// The caller holds the lock of the primitive that `queue` belongs to, the primitive's wakers expect a slot of this type or
     /// none, and until the party is seen to be woken, or has left, it is polled and taken away for this primitive only.
     pub unsafe fn link(&mut self, queue: &mut Queue, value: Option<T>) {
+        // SAFETY: the caller's duties are the same.
+        let node = unsafe { self.armed(Some(value)) };
+        // SAFETY: prepared, armed; it is freed only when it is out of the queue.
+        unsafe { queue.push_back(node) };
+    }
+
+    /// Links the party at the end of `queue` or, if it `is_first`, before all others; without a slot.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it was not [prepared](Self::prepare).
+    ///
+    /// # Safety
+    ///
+    /// As for [`link`](Self::link); the primitive's wakers know a party without a slot by its slot's being null.
+    pub unsafe fn link_bare(&mut self, queue: &mut Queue, is_first: bool) {
+        // SAFETY: the caller's duties are the same.
+        let node = unsafe { self.armed(None) };
+        if is_first {
+            // SAFETY: prepared, armed; it is freed only when it is out of the queue.
+            unsafe { queue.push_front(node) };
+        } else {
+            // SAFETY: as above.
+            unsafe { queue.push_back(node) };
+        }
+    }
+
+    /// The party begins to wait, with what goes into its slot: its node, to be linked.
+    ///
+    /// # Safety
+    ///
+    /// As for [`link`](Self::link); the node is linked before the lock is given back.
+    unsafe fn armed(&mut self, content: Option<Option<T>>) -> NonNull<Node> {
         let seat = self.seat.expect("a party is prepared before it is linked");
         // SAFETY: the party's alone until it is linked.
         let this = unsafe { seat.as_ref() };
-        this.slot.with_mut(|slot| {
-            // SAFETY: as above.
-            let before = mem::replace(unsafe { &mut *slot }, value);
-            debug_assert!(before.is_none(), "the slot of an earlier wait was emptied");
-            mem::forget(before);
-        });
+        let slot = match content {
+            Some(value) => {
+                this.slot.with_mut(|slot| {
+                    // SAFETY: as above.
+                    let before = mem::replace(unsafe { &mut *slot }, value);
+                    debug_assert!(before.is_none(), "the slot of an earlier wait was emptied");
+                    mem::forget(before);
+                });
+                ptr::from_ref(&this.slot).cast_mut().cast()
+            }
+            None => ptr::null_mut(),
+        };
         this.waiter.word.arm();
-        let slot = ptr::from_ref(&this.slot).cast_mut().cast();
         // SAFETY: unlinked, and the caller is its waiter.
         unsafe { this.node.prepare(seat.cast(), slot) };
-        // SAFETY: prepared, armed; it is freed only when it is out of the queue.
-        unsafe { queue.push_back(NonNull::from(&this.node)) };
         self.waiting = true;
+        NonNull::from(&this.node)
     }
 
     /// Looks whether the party was woken, and why; if not, `waker` is the one to call. Without the primitive's lock.

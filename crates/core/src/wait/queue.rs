@@ -123,21 +123,45 @@ impl Queue {
     /// this queue already, and does not count as its own other side.
     #[must_use]
     pub fn has_other(&self, waiter: NonNull<Waiter>) -> bool {
-        let mut at = self.tail;
-        while !at.is_null() {
+        self.find_other(waiter).is_some()
+    }
+
+    /// The slot of the first one other than `waiter`, who may have been claimed by others by now.
+    #[must_use]
+    pub fn first_other(&self, waiter: NonNull<Waiter>) -> Option<*mut ()> {
+        let node = self.find_other(waiter)?;
+        // SAFETY: I1; the caller holds the lock.
+        Some(unsafe { node.as_ref().slot() })
+    }
+
+    /// As [`claim_front`](Self::claim_front), of those other than `waiter`.
+    pub fn claim_other(&mut self, waiter: NonNull<Waiter>, reason: Reason) -> Option<Claimed> {
+        loop {
+            let node = self.find_other(waiter)?;
+            // SAFETY: I1; it is in this queue.
+            if let Some(claimed) = unsafe { self.claim_node(node, reason) } {
+                return Some(claimed);
+            }
+        }
+    }
+
+    /// The oldest node that is not of `waiter`.
+    fn find_other(&self, waiter: NonNull<Waiter>) -> Option<NonNull<Node>> {
+        let head = self.head()?;
+        let mut at = head.as_ptr().cast_const();
+        loop {
             let mut seen = (ptr::null(), ptr::null());
             // SAFETY: I1.
             unsafe { edit(at, |inner| seen = (inner.next, inner.waiter)) };
             let (next, owner) = seen;
             if owner != waiter.as_ptr().cast_const() {
-                return true;
+                return NonNull::new(at.cast_mut());
             }
-            if next == self.tail {
-                return false;
+            if at == self.tail {
+                return None;
             }
             at = next;
         }
-        false
     }
 
     /// The oldest node.
@@ -158,19 +182,38 @@ impl Queue {
         loop {
             let node = self.head()?;
             // SAFETY: I1; it is in this queue.
-            unsafe { self.remove(node) };
-            // SAFETY: I1: alive until its waiter has taken the lock that the caller holds.
-            let waiter = unsafe { node.as_ref() }.inner.with(|inner| {
-                // SAFETY: the caller holds the lock.
-                unsafe { (*inner).waiter }
-            });
-            // SAFETY: a linked node has a waiter.
-            let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
-            // SAFETY: the caller holds the lock, and the node was in the queue.
-            if unsafe { Waiter::claim_by(waiter, node, reason) } == Claim::Won {
-                return Some(Claimed { node, waiter });
+            if let Some(claimed) = unsafe { self.claim_node(node, reason) } {
+                return Some(claimed);
             }
         }
+    }
+
+    /// Takes a node out, and claims its waiter unless others have.
+    ///
+    /// # Safety
+    ///
+    /// The node is in this queue.
+    #[inline]
+    unsafe fn claim_node(&mut self, node: NonNull<Node>, reason: Reason) -> Option<Claimed> {
+        // SAFETY: alive, by I1, and in this queue.
+        unsafe { self.remove(node) };
+        // SAFETY: I1: alive until its waiter has taken the lock that the caller holds.
+        let waiter = unsafe { node.as_ref() }.inner.with(|inner| {
+            // SAFETY: the caller holds the lock.
+            unsafe { (*inner).waiter }
+        });
+        // SAFETY: a linked node has a waiter.
+        let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+        // SAFETY: the caller holds the lock, and the node was in the queue.
+        let claim = unsafe { Waiter::claim_by(waiter, node, reason) };
+        (claim == Claim::Won).then_some(Claimed { node, waiter })
+    }
+
+    /// Whether anybody waits here who has not been claimed by others. Nodes of those who have are taken out up to the first of these.
+    pub fn has_claimable(&mut self) -> bool {
+        let nobody = self.claim_front_if(Reason::Woken, |_| false);
+        debug_assert!(nobody.is_none(), "nobody is wanted");
+        !self.is_empty()
     }
 
     /// As [`claim_front`](Self::claim_front), if `wanted` says so of the slot of the first waiter who has not been claimed by

@@ -7,10 +7,11 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::task::Wake;
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
@@ -126,4 +127,34 @@ unsafe impl<T> Sync for Shared<T> {}
 
 pub(crate) fn shared<T>(inner: T) -> Arc<Shared<T>> {
     Arc::new(Shared(inner))
+}
+
+/// A waker that another thread can wait for. (Not by parking: loom's join does not stand an unpark that comes meanwhile.)
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    pub(crate) fn new() -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self {
+            rung: Mutex::new(false),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.changed.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
 }

@@ -44,14 +44,14 @@ impl Event<Shared> {
     pub(crate) fn raw(&self) -> &RawEvent {
         &self.raw
     }
-
-    /// To wait for a signal as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    pub fn wait_arm(&self) -> EventArm<'_> {
-        EventArm::new(&self.raw)
-    }
 }
 
 impl<K: Sharing> Event<K> {
+    /// To wait for a signal as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn wait_arm(&self) -> EventArm<'_, K> {
+        EventArm::new(&self.raw)
+    }
+
     /// An event that is not set and that each signal resets: whoever takes it is the only one.
     #[must_use]
     pub const fn auto() -> Self {

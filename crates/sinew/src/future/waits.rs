@@ -18,13 +18,16 @@ use crate::sync::channel::{Receiver, SendError, Sender};
 
 /// A value to come from a channel. Made by [`Receiver::recv_async`].
 ///
-/// Dropped before it is ready, it has taken nothing: a value that was on its way to it goes to another receiver, or back into the
-/// channel, before what is buffered. Its sender has gone on by then, at a rendezvous too. If the channel was closed meanwhile, others
-/// may have been told that it is closed and empty: the value is there for the next one that looks.
+/// It takes its value when it is polled, not before: until then the value is in the buffer or, at a rendezvous, with its sender, who
+/// waits. So one that is dropped has taken nothing, and whoever was told that a value was taken was told the truth; the next in
+/// line is woken in its place.
+///
+/// A receive that comes between the future's wake and its poll may be served before it; the future is then the first in line again. One
+/// that was woken and is neither polled nor dropped keeps those behind it waiting for one value that is there.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct RecvFuture<'a, T> {
     channel: &'a Channel<T>,
-    party: Polled<T>,
+    party: Polled<()>,
 }
 
 impl<T> Receiver<T> {

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::Sharing;
 use sinew_core::sync::{RawBarrier, Role};
 
 use crate::error::WaitError;
@@ -15,6 +16,8 @@ use crate::sys::clock;
 ///
 /// A party that times out or is cancelled leaves the barrier, and is not counted: the others wait until another one comes in its
 /// place. If all have come before it is gone, it goes on with them.
+///
+/// `K` says whose parties share it, see [`kinds`](crate::sync::kinds).
 ///
 /// # Examples
 ///
@@ -34,11 +37,11 @@ use crate::sys::clock;
 /// });
 /// assert_eq!(leaders, 1);
 /// ```
-pub struct Barrier {
-    raw: RawBarrier,
+pub struct Barrier<K: Sharing> {
+    raw: RawBarrier<K>,
 }
 
-impl Barrier {
+impl<K: Sharing> Barrier<K> {
     /// A barrier for `parties`.
     ///
     /// # Panics
@@ -49,7 +52,7 @@ impl Barrier {
     pub const fn new(parties: usize) -> Self {
         assert!(parties > 0, "a barrier is for one party at least");
         Self {
-            raw: RawBarrier::new(parties),
+            raw: RawBarrier::of_kind(parties),
         }
     }
 
@@ -65,7 +68,8 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` where nothing may wait, for the last one too.
+    /// `Cancelled`; `State` where nothing may wait, for the last one too; `Deadlock` on a plain thread if it is of one thread and
+    /// others have not come.
     pub fn wait(&self) -> Result<BarrierWaitResult, WaitError> {
         self.wait_until(None)
     }
@@ -96,7 +100,11 @@ impl Barrier {
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<BarrierWaitResult, WaitError> {
-        let waiting = Waiting::new(deadline_ns)?;
+        let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(WaitError::Deadlock) => return self.try_wait().ok_or(WaitError::Deadlock),
+            Err(error) => return Err(error),
+        };
         match self.raw.wait(&waiting) {
             Ok(role) => Ok(BarrierWaitResult { role }),
             Err(reason) => Err(waiting.error(reason)),
@@ -104,7 +112,7 @@ impl Barrier {
     }
 }
 
-impl fmt::Debug for Barrier {
+impl<K: Sharing> fmt::Debug for Barrier<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Barrier")
             .field("parties", &self.raw.parties())

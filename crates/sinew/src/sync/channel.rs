@@ -198,21 +198,21 @@ impl<T> Sender<T> {
     pub(crate) fn channel(&self) -> &Channel<T> {
         &self.channel
     }
+}
 
+impl<T, K: Sharing> Sender<T, K> {
     /// To send, as one of several things of which one happens: an arm of a [`select`](crate::sync::select). The value
     /// is taken out of `value` when it is sent, and stays there otherwise; while there is none the arm does not take effect.
-    pub fn send_arm<'a>(&'a self, value: &'a mut Option<T>) -> SendArm<'a, T> {
+    pub fn send_arm<'a>(&'a self, value: &'a mut Option<T>) -> SendArm<'a, T, K> {
         SendArm::new(&self.channel, value)
     }
 
     /// A way back to a sender that does not keep the channel open.
     #[must_use]
-    pub fn downgrade(&self) -> WeakSender<T> {
+    pub fn downgrade(&self) -> WeakSender<T, K> {
         WeakSender::new(&self.channel)
     }
-}
 
-impl<T, K: Sharing> Sender<T, K> {
     /// Sends a value.
     ///
     /// # Suspends
@@ -374,14 +374,14 @@ impl<T> Receiver<T> {
     pub(crate) fn channel(&self) -> &Channel<T> {
         &self.channel
     }
-
-    /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    pub fn recv_arm(&self) -> RecvArm<'_, T> {
-        RecvArm::new(&self.channel)
-    }
 }
 
 impl<T, K: Sharing> Receiver<T, K> {
+    /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    pub fn recv_arm(&self) -> RecvArm<'_, T, K> {
+        RecvArm::new(&self.channel)
+    }
+
     /// Receives a value.
     ///
     /// # Suspends

@@ -9,11 +9,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::Sharing;
 use sinew_core::sync::RawCondvar;
 
 use crate::error::WaitError;
 use crate::scheduler::waiting::{Deaf, Waiting};
-use crate::sync::MutexGuard;
+use crate::sync::mutex::MutexGuard;
 use crate::sys::clock;
 
 /// Lets parties that hold a [`Mutex`](crate::sync::Mutex) wait until others have changed what it guards.
@@ -26,6 +27,8 @@ use crate::sys::clock;
 /// notification is never lost to a wait that has timed out or was cancelled. As with every condition variable others may take the lock
 /// first and change the value back, so a wait belongs into a loop; [`wait_while`](Self::wait_while) is one. There are no
 /// `try_` forms: a condition is tried by looking at it under the lock. Waits with several mutexes at one variable are allowed.
+///
+/// `K` says whose parties share it, see [`kinds`](crate::sync::kinds).
 ///
 /// # Examples
 ///
@@ -48,17 +51,16 @@ use crate::sys::clock;
 ///     assert_eq!(queue.pop(), Some(7));
 /// });
 /// ```
-#[derive(Default)]
-pub struct Condvar {
-    raw: RawCondvar,
+pub struct Condvar<K: Sharing> {
+    raw: RawCondvar<K>,
 }
 
-impl Condvar {
+impl<K: Sharing> Condvar<K> {
     /// A condition variable nobody waits at.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            raw: RawCondvar::new(),
+            raw: RawCondvar::of_kind(),
         }
     }
 
@@ -74,8 +76,8 @@ impl Condvar {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` where nothing may wait. The lock is held in any case.
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) -> Result<(), WaitError> {
+    /// `Cancelled`; `State` where nothing may wait; `Deadlock` on a plain thread if it is of one thread. The lock is held in any case.
+    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T, K>) -> Result<(), WaitError> {
         self.wait_until(guard, None)
     }
 
@@ -86,7 +88,7 @@ impl Condvar {
     /// As [`Condvar::wait`]; `Timeout` when the time is up.
     pub fn wait_timeout<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         timeout: Duration,
     ) -> Result<(), WaitError> {
         self.wait_until(guard, Some(clock::after_ns(timeout)))
@@ -99,7 +101,7 @@ impl Condvar {
     /// As [`Condvar::wait`]; `Timeout` at the deadline.
     pub fn wait_deadline<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         deadline: Instant,
     ) -> Result<(), WaitError> {
         self.wait_until(guard, Some(clock::instant_ns(deadline)))
@@ -120,7 +122,7 @@ impl Condvar {
     /// As [`Condvar::wait`]; the condition holds then.
     pub fn wait_while<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         condition: impl FnMut(&mut T) -> bool,
     ) -> Result<(), WaitError> {
         self.wait_while_until(guard, None, condition)
@@ -133,7 +135,7 @@ impl Condvar {
     /// As [`Condvar::wait_while`]; `Timeout` when the time is up.
     pub fn wait_timeout_while<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         timeout: Duration,
         condition: impl FnMut(&mut T) -> bool,
     ) -> Result<(), WaitError> {
@@ -147,7 +149,7 @@ impl Condvar {
     /// As [`Condvar::wait_while`]; `Timeout` at the deadline.
     pub fn wait_deadline_while<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         deadline: Instant,
         condition: impl FnMut(&mut T) -> bool,
     ) -> Result<(), WaitError> {
@@ -174,7 +176,7 @@ impl Condvar {
 
     fn wait_while_until<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         deadline_ns: Option<u64>,
         mut condition: impl FnMut(&mut T) -> bool,
     ) -> Result<(), WaitError> {
@@ -188,10 +190,10 @@ impl Condvar {
 
     fn wait_until<T: ?Sized>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
+        guard: &mut MutexGuard<'_, T, K>,
         deadline_ns: Option<u64>,
     ) -> Result<(), WaitError> {
-        let waiting = Waiting::new(deadline_ns)?;
+        let waiting = Waiting::at::<K>(deadline_ns)?;
         let mutex = guard.raw();
         // SAFETY: the guard says that the lock is held by the caller, who lends it exclusively.
         match unsafe {
@@ -204,7 +206,13 @@ impl Condvar {
     }
 }
 
-impl fmt::Debug for Condvar {
+impl<K: Sharing> Default for Condvar<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Sharing> fmt::Debug for Condvar<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Condvar").finish_non_exhaustive()
     }

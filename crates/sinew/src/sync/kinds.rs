@@ -19,8 +19,12 @@
 
 pub use sinew_core::sharing::{Local, Shared, Sharing};
 
-pub use super::channel::{Receiver, Sender};
+pub use super::barrier::Barrier;
+pub use super::channel::{Receiver, Sender, WeakSender};
+pub use super::condvar::Condvar;
 pub use super::mutex::{Mutex, MutexGuard};
+pub use super::once::{Once, OnceCell};
+pub use super::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use super::semaphore::{Permit, Semaphore};
 pub use super::wait_group::WaitGroup;
 pub use crate::event::signal::Event;

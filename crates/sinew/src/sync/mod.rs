@@ -24,17 +24,31 @@ mod semaphore;
 mod spin_lock;
 mod wait_group;
 
-pub use barrier::{Barrier, BarrierWaitResult};
-pub use condvar::Condvar;
+pub use barrier::BarrierWaitResult;
 pub use lazy_lock::LazyLock;
 pub use mutex::MutexGuard;
-pub use once::{InitError, Once, OnceCell};
-pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use once::InitError;
+pub use rwlock::{RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::Permit;
 pub use spin_lock::{SpinLock, SpinLockGuard};
 
 /// A mutex for the parties of all threads; see [`kinds::Mutex`].
 pub type Mutex<T> = mutex::Mutex<T, kinds::Shared>;
+
+/// A reader-writer lock for the parties of all threads; see [`kinds::RwLock`].
+pub type RwLock<T> = rwlock::RwLock<T, kinds::Shared>;
+
+/// A condition variable for the parties of all threads; see [`kinds::Condvar`].
+pub type Condvar = condvar::Condvar<kinds::Shared>;
+
+/// A barrier for the parties of all threads; see [`kinds::Barrier`].
+pub type Barrier = barrier::Barrier<kinds::Shared>;
+
+/// What is done once, by one of the parties of all threads; see [`kinds::Once`].
+pub type Once = once::Once<kinds::Shared>;
+
+/// A cell that is filled once, by one of the parties of all threads; see [`kinds::OnceCell`].
+pub type OnceCell<T> = once::OnceCell<T, kinds::Shared>;
 
 /// A count of permits for the parties of all threads; see [`kinds::Semaphore`].
 pub type Semaphore = semaphore::Semaphore<kinds::Shared>;

@@ -179,9 +179,9 @@ pub struct MutexGuard<'a, T: ?Sized, K: Sharing = Shared> {
     not_send: PhantomData<*const ()>,
 }
 
-impl<T: ?Sized> MutexGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> MutexGuard<'_, T, K> {
     /// The lock that is held.
-    pub(super) fn raw(&self) -> &RawMutex {
+    pub(super) fn raw(&self) -> &RawMutex<K> {
         &self.mutex.raw
     }
 }

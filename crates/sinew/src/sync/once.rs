@@ -15,6 +15,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{Begin, RawOnce, TryBegin, Turn};
 
 use crate::error::WaitError;
@@ -41,17 +42,16 @@ use crate::sys::clock;
 ///     assert!(READY.is_completed());
 /// });
 /// ```
-#[derive(Default)]
-pub struct Once {
-    raw: RawOnce,
+pub struct Once<K: Sharing> {
+    raw: RawOnce<K>,
 }
 
-impl Once {
+impl<K: Sharing> Once<K> {
     /// Nothing is done yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            raw: RawOnce::new(),
+            raw: RawOnce::of_kind(),
         }
     }
 
@@ -163,7 +163,13 @@ impl Once {
     }
 }
 
-impl fmt::Debug for Once {
+impl<K: Sharing> Default for Once<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Sharing> fmt::Debug for Once<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Once")
             .field("is_completed", &self.is_completed())
@@ -172,10 +178,10 @@ impl fmt::Debug for Once {
 }
 
 /// The turn to do it; `None` if it is done. Waits for another who is at it.
-fn begin(
-    raw: &RawOnce,
+fn begin<K: Sharing>(
+    raw: &RawOnce<K>,
     deadline_ns: impl FnOnce() -> Option<u64>,
-) -> Result<Option<Turn<'_>>, WaitError> {
+) -> Result<Option<Turn<'_, K>>, WaitError> {
     let me = party_number();
     match raw.try_begin(me) {
         TryBegin::Done => return Ok(None),
@@ -183,7 +189,7 @@ fn begin(
         TryBegin::Busy if raw.runner() == me => return Err(WaitError::Deadlock),
         TryBegin::Busy => {}
     }
-    let waiting = Waiting::new(deadline_ns())?;
+    let waiting = Waiting::at::<K>(deadline_ns())?;
     match raw.begin(me, &waiting) {
         Ok(begin) => of_begin(begin),
         Err(reason) => Err(waiting.error(reason)),
@@ -191,21 +197,21 @@ fn begin(
 }
 
 /// As [`begin`], where nothing ends the wait but what is waited for.
-fn begin_deaf(raw: &RawOnce) -> Result<Option<Turn<'_>>, WaitError> {
+fn begin_deaf<K: Sharing>(raw: &RawOnce<K>) -> Result<Option<Turn<'_, K>>, WaitError> {
     let me = party_number();
     match raw.try_begin(me) {
         TryBegin::Done => return Ok(None),
         TryBegin::Turn(turn) => return Ok(Some(turn)),
         TryBegin::Busy => {}
     }
-    let waiting = Waiting::new(None)?;
+    let waiting = Waiting::at::<K>(None)?;
     match raw.begin(me, &Deaf(&waiting)) {
         Ok(begin) => of_begin(begin),
         Err(reason) => Err(waiting.error(reason)),
     }
 }
 
-fn of_begin(begin: Begin<'_>) -> Result<Option<Turn<'_>>, WaitError> {
+fn of_begin<K: Sharing>(begin: Begin<'_, K>) -> Result<Option<Turn<'_, K>>, WaitError> {
     match begin {
         Begin::Done => Ok(None),
         Begin::Turn(turn) => Ok(Some(turn)),
@@ -213,14 +219,17 @@ fn of_begin(begin: Begin<'_>) -> Result<Option<Turn<'_>>, WaitError> {
     }
 }
 
-fn wait_until(raw: &RawOnce, deadline_ns: impl FnOnce() -> Option<u64>) -> Result<(), WaitError> {
+fn wait_until<K: Sharing>(
+    raw: &RawOnce<K>,
+    deadline_ns: impl FnOnce() -> Option<u64>,
+) -> Result<(), WaitError> {
     if raw.is_done() {
         return Ok(());
     }
     if raw.runner() == party_number() {
         return Err(WaitError::Deadlock);
     }
-    let waiting = Waiting::new(deadline_ns())?;
+    let waiting = Waiting::at::<K>(deadline_ns())?;
     match raw.wait(&waiting) {
         Ok(()) => Ok(()),
         Err(reason) => waiting.result(reason),
@@ -245,15 +254,15 @@ fn wait_until(raw: &RawOnce, deadline_ns: impl FnOnce() -> Option<u64>) -> Resul
 ///     assert_eq!(config, "verbose");
 /// });
 /// ```
-pub struct OnceCell<T> {
-    raw: RawOnce,
+pub struct OnceCell<T, K: Sharing> {
+    raw: RawOnce<K>,
     value: UnsafeCell<Option<T>>,
 }
 
 // SAFETY: I1: sending the cell sends the value.
-unsafe impl<T: Send> Send for OnceCell<T> {}
+unsafe impl<T: Send> Send for OnceCell<T, Shared> {}
 // SAFETY: I1: the value comes from one thread, is shared among all, and may be dropped by another.
-unsafe impl<T: Send + Sync> Sync for OnceCell<T> {}
+unsafe impl<T: Send + Sync> Sync for OnceCell<T, Shared> {}
 
 /// Why a cell was not filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,12 +308,12 @@ fn only_wait(error: InitError<Never>) -> WaitError {
     }
 }
 
-impl<T> OnceCell<T> {
+impl<T, K: Sharing> OnceCell<T, K> {
     /// An empty cell.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            raw: RawOnce::new(),
+            raw: RawOnce::of_kind(),
             value: UnsafeCell::new(None),
         }
     }
@@ -510,7 +519,7 @@ impl<T> OnceCell<T> {
     }
 
     /// Fills the cell, and ends the turn.
-    fn fill(&self, turn: Turn<'_>, value: T) {
+    fn fill(&self, turn: Turn<'_, K>, value: T) {
         // SAFETY: I1: nobody else reaches the value before it is done, and this is the turn of this cell.
         let cell = unsafe { &mut *self.value.get() };
         *cell = Some(value);
@@ -524,13 +533,13 @@ impl<T> OnceCell<T> {
     }
 }
 
-impl<T> Default for OnceCell<T> {
+impl<T, K: Sharing> Default for OnceCell<T, K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> From<T> for OnceCell<T> {
+impl<T, K: Sharing> From<T> for OnceCell<T, K> {
     fn from(value: T) -> Self {
         let cell = Self::new();
         // It is empty, so nothing comes back.
@@ -539,21 +548,21 @@ impl<T> From<T> for OnceCell<T> {
     }
 }
 
-impl<T: Clone> Clone for OnceCell<T> {
+impl<T: Clone, K: Sharing> Clone for OnceCell<T, K> {
     fn clone(&self) -> Self {
         self.get().cloned().map_or_else(Self::new, Self::from)
     }
 }
 
-impl<T: PartialEq> PartialEq for OnceCell<T> {
+impl<T: PartialEq, K: Sharing> PartialEq for OnceCell<T, K> {
     fn eq(&self, other: &Self) -> bool {
         self.get() == other.get()
     }
 }
 
-impl<T: Eq> Eq for OnceCell<T> {}
+impl<T: Eq, K: Sharing> Eq for OnceCell<T, K> {}
 
-impl<T: fmt::Debug> fmt::Debug for OnceCell<T> {
+impl<T: fmt::Debug, K: Sharing> fmt::Debug for OnceCell<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_tuple("OnceCell");
         match self.get() {

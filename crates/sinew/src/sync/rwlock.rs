@@ -16,6 +16,7 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::RawRwLock;
 
 use crate::error::WaitError;
@@ -33,6 +34,8 @@ use crate::sys::clock;
 /// Who holds it to read and wants it once more may have to wait behind a writer that waits for the first to be given back: a
 /// deadlock. Who holds it to write and wants it at all waits for itself.
 ///
+/// `K` says whose parties share it, see [`kinds`](crate::sync::kinds).
+///
 /// # Examples
 ///
 /// ```
@@ -49,21 +52,21 @@ use crate::sys::clock;
 ///     assert_eq!((one[0], other.len()), ("home", 1));
 /// });
 /// ```
-pub struct RwLock<T: ?Sized> {
-    raw: RawRwLock,
+pub struct RwLock<T: ?Sized, K: Sharing> {
+    raw: RawRwLock<K>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: I1: sending the lock sends the value.
-unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+unsafe impl<T: ?Sized + Send> Send for RwLock<T, Shared> {}
 // SAFETY: I1: readers share the value, and a writer has it to itself, on any thread.
-unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T, Shared> {}
 
-impl<T> RwLock<T> {
+impl<T, K: Sharing> RwLock<T, K> {
     /// A free lock around `value`.
     pub const fn new(value: T) -> Self {
         Self {
-            raw: RawRwLock::new(),
+            raw: RawRwLock::of_kind(),
             value: UnsafeCell::new(value),
         }
     }
@@ -74,7 +77,7 @@ impl<T> RwLock<T> {
     }
 }
 
-impl<T: ?Sized> RwLock<T> {
+impl<T: ?Sized, K: Sharing> RwLock<T, K> {
     /// Takes the lock to read.
     ///
     /// # Suspends
@@ -87,9 +90,10 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` where nothing may wait. A lock that can be had at once is taken in any case.
+    /// `Cancelled`; `State` where nothing may wait; `Deadlock` on a plain thread if it is of one thread. A lock that can be had at once
+    /// is taken in any case.
     #[inline]
-    pub fn read(&self) -> Result<RwLockReadGuard<'_, T>, WaitError> {
+    pub fn read(&self) -> Result<RwLockReadGuard<'_, T, K>, WaitError> {
         self.read_until(|| None)
     }
 
@@ -98,7 +102,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`RwLock::read`]; `Timeout` when the time is up.
-    pub fn read_timeout(&self, timeout: Duration) -> Result<RwLockReadGuard<'_, T>, WaitError> {
+    pub fn read_timeout(&self, timeout: Duration) -> Result<RwLockReadGuard<'_, T, K>, WaitError> {
         self.read_until(|| Some(clock::after_ns(timeout)))
     }
 
@@ -107,13 +111,13 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`RwLock::read`]; `Timeout` at the deadline.
-    pub fn read_deadline(&self, deadline: Instant) -> Result<RwLockReadGuard<'_, T>, WaitError> {
+    pub fn read_deadline(&self, deadline: Instant) -> Result<RwLockReadGuard<'_, T, K>, WaitError> {
         self.read_until(|| Some(clock::instant_ns(deadline)))
     }
 
     /// Takes the lock to read if nobody holds it to write, or waits to.
     #[inline]
-    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T, K>> {
         self.raw.try_read().then(|| self.read_guard())
     }
 
@@ -131,7 +135,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// As [`RwLock::read`].
     #[inline]
-    pub fn write(&self) -> Result<RwLockWriteGuard<'_, T>, WaitError> {
+    pub fn write(&self) -> Result<RwLockWriteGuard<'_, T, K>, WaitError> {
         self.write_until(|| None)
     }
 
@@ -140,7 +144,10 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`RwLock::write`]; `Timeout` when the time is up.
-    pub fn write_timeout(&self, timeout: Duration) -> Result<RwLockWriteGuard<'_, T>, WaitError> {
+    pub fn write_timeout(
+        &self,
+        timeout: Duration,
+    ) -> Result<RwLockWriteGuard<'_, T, K>, WaitError> {
         self.write_until(|| Some(clock::after_ns(timeout)))
     }
 
@@ -149,13 +156,16 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// As [`RwLock::write`]; `Timeout` at the deadline.
-    pub fn write_deadline(&self, deadline: Instant) -> Result<RwLockWriteGuard<'_, T>, WaitError> {
+    pub fn write_deadline(
+        &self,
+        deadline: Instant,
+    ) -> Result<RwLockWriteGuard<'_, T, K>, WaitError> {
         self.write_until(|| Some(clock::instant_ns(deadline)))
     }
 
     /// Takes the lock to write if nobody holds it.
     #[inline]
-    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T, K>> {
         self.raw.try_write(party_id()).then(|| self.write_guard())
     }
 
@@ -168,9 +178,9 @@ impl<T: ?Sized> RwLock<T> {
     fn read_until(
         &self,
         deadline_ns: impl FnOnce() -> Option<u64>,
-    ) -> Result<RwLockReadGuard<'_, T>, WaitError> {
+    ) -> Result<RwLockReadGuard<'_, T, K>, WaitError> {
         if !self.raw.try_read() {
-            let waiting = Waiting::new(deadline_ns())?;
+            let waiting = Waiting::at::<K>(deadline_ns())?;
             if let Err(reason) = self.raw.read(&waiting) {
                 waiting.result(reason)?;
             }
@@ -182,9 +192,9 @@ impl<T: ?Sized> RwLock<T> {
     fn write_until(
         &self,
         deadline_ns: impl FnOnce() -> Option<u64>,
-    ) -> Result<RwLockWriteGuard<'_, T>, WaitError> {
+    ) -> Result<RwLockWriteGuard<'_, T, K>, WaitError> {
         if !self.raw.try_write(party_id()) {
-            let waiting = Waiting::new(deadline_ns())?;
+            let waiting = Waiting::at::<K>(deadline_ns())?;
             if let Err(reason) = self.raw.write(&waiting, waiting.id()) {
                 waiting.result(reason)?;
             }
@@ -192,14 +202,14 @@ impl<T: ?Sized> RwLock<T> {
         Ok(self.write_guard())
     }
 
-    fn read_guard(&self) -> RwLockReadGuard<'_, T> {
+    fn read_guard(&self) -> RwLockReadGuard<'_, T, K> {
         RwLockReadGuard {
             lock: self,
             not_send: PhantomData,
         }
     }
 
-    fn write_guard(&self) -> RwLockWriteGuard<'_, T> {
+    fn write_guard(&self) -> RwLockWriteGuard<'_, T, K> {
         RwLockWriteGuard {
             lock: self,
             not_send: PhantomData,
@@ -207,19 +217,19 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-impl<T: Default> Default for RwLock<T> {
+impl<T: Default, K: Sharing> Default for RwLock<T, K> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-impl<T> From<T> for RwLock<T> {
+impl<T, K: Sharing> From<T> for RwLock<T, K> {
     fn from(value: T) -> Self {
         Self::new(value)
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+impl<T: ?Sized + fmt::Debug, K: Sharing> fmt::Debug for RwLock<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("RwLock");
         match self.try_read() {
@@ -234,15 +244,15 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 ///
 /// It stays on its thread, as std's does.
 #[must_use = "the lock is given back when the guard is dropped"]
-pub struct RwLockReadGuard<'a, T: ?Sized> {
-    lock: &'a RwLock<T>,
+pub struct RwLockReadGuard<'a, T: ?Sized, K: Sharing = Shared> {
+    lock: &'a RwLock<T, K>,
     not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: by reference the guard gives out `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T, Shared> {}
 
-impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> Deref for RwLockReadGuard<'_, T, K> {
     type Target = T;
 
     #[inline]
@@ -252,7 +262,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> Drop for RwLockReadGuard<'_, T, K> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this guard holds the lock to read.
@@ -260,13 +270,13 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+impl<T: ?Sized + fmt::Debug, K: Sharing> fmt::Debug for RwLockReadGuard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
+impl<T: ?Sized + fmt::Display, K: Sharing> fmt::Display for RwLockReadGuard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -276,19 +286,19 @@ impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
 ///
 /// It stays on its thread, as std's does.
 #[must_use = "the lock is given back when the guard is dropped"]
-pub struct RwLockWriteGuard<'a, T: ?Sized> {
-    lock: &'a RwLock<T>,
+pub struct RwLockWriteGuard<'a, T: ?Sized, K: Sharing = Shared> {
+    lock: &'a RwLock<T, K>,
     not_send: PhantomData<*const ()>,
 }
 
-impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+impl<'a, T: ?Sized, K: Sharing> RwLockWriteGuard<'a, T, K> {
     /// Goes on from writing to reading, without another writer in between. The readers that wait are let in as well, even if
     /// writers wait: it is their turn.
     ///
     /// # Suspends
     ///
     /// Never.
-    pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
+    pub fn downgrade(self) -> RwLockReadGuard<'a, T, K> {
         let lock = self.lock;
         mem::forget(self);
         // SAFETY: the guard held the lock to write, and is not dropped.
@@ -298,9 +308,9 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
 }
 
 // SAFETY: by reference the guard gives out `&T` only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T, Shared> {}
 
-impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> Deref for RwLockWriteGuard<'_, T, K> {
     type Target = T;
 
     #[inline]
@@ -310,7 +320,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> DerefMut for RwLockWriteGuard<'_, T, K> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: I1.
@@ -318,7 +328,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+impl<T: ?Sized, K: Sharing> Drop for RwLockWriteGuard<'_, T, K> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this guard holds the lock to write.
@@ -326,13 +336,13 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+impl<T: ?Sized + fmt::Debug, K: Sharing> fmt::Debug for RwLockWriteGuard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
+impl<T: ?Sized + fmt::Display, K: Sharing> fmt::Display for RwLockWriteGuard<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -38,15 +38,15 @@ impl WaitGroup<Shared> {
     pub(crate) fn raw(&self) -> &RawWaitGroup {
         &self.raw
     }
-
-    /// To wait as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    #[must_use]
-    pub fn wait_arm(&self) -> WaitGroupArm<'_> {
-        WaitGroupArm::new(&self.raw)
-    }
 }
 
 impl<K: Sharing> WaitGroup<K> {
+    /// To wait as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    #[must_use]
+    pub fn wait_arm(&self) -> WaitGroupArm<'_, K> {
+        WaitGroupArm::new(&self.raw)
+    }
+
     /// A group with a count of zero.
     #[must_use]
     pub fn new() -> Self {

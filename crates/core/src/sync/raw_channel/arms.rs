@@ -14,23 +14,25 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
+use super::telling::wake;
 use super::{Channel, Got, Slot, State, TrySend};
 use crate::facade::UnsafeCell;
+use crate::sharing::{Shared, Sharing};
 use crate::wait::{Arm, ArmNode, Linking, Reason, Waiter};
 
 /// Receives from a channel, as one of several things of which one happens.
-pub struct RecvArm<'a, T> {
-    channel: &'a Channel<T>,
+pub struct RecvArm<'a, T, K: Sharing = Shared> {
+    channel: &'a Channel<T, K>,
     node: ArmNode,
     slot: Slot<T>,
     /// Whether it has taken effect; without a value in the slot, by finding the channel closed.
     is_done: Cell<bool>,
 }
 
-impl<'a, T> RecvArm<'a, T> {
+impl<'a, T, K: Sharing> RecvArm<'a, T, K> {
     /// An arm that receives from this channel.
     #[must_use]
-    pub fn new(channel: &'a Channel<T>) -> Self {
+    pub fn new(channel: &'a Channel<T, K>) -> Self {
         Self {
             channel,
             node: ArmNode::new(),
@@ -54,7 +56,7 @@ impl<'a, T> RecvArm<'a, T> {
 }
 
 // SAFETY: linked into the receivers, under the channel's lock, only if nothing can be received; `get` takes claimed senders out.
-unsafe impl<T> Arm for RecvArm<'_, T> {
+unsafe impl<T, K: Sharing> Arm for RecvArm<'_, T, K> {
     fn attempt(&self) -> bool {
         if self.is_done.get() {
             return true;
@@ -95,13 +97,18 @@ unsafe impl<T> Arm for RecvArm<'_, T> {
     }
 
     unsafe fn settle(&self, _reason: Reason) -> bool {
-        // What was delivered is in the slot; closed if nothing was.
-        self.is_done.set(true);
-        true
+        // SAFETY: not linked any more, so the slot is the waiter's.
+        let is_given = self.slot.with(|slot| unsafe { (*slot).is_some() });
+        if is_given {
+            self.is_done.set(true);
+            return true;
+        }
+        // It was told that there is something to see.
+        self.attempt()
     }
 }
 
-impl<T> fmt::Debug for RecvArm<'_, T> {
+impl<T, K: Sharing> fmt::Debug for RecvArm<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecvArm").finish_non_exhaustive()
     }
@@ -110,18 +117,18 @@ impl<T> fmt::Debug for RecvArm<'_, T> {
 /// Sends to a channel, as one of several things of which one happens.
 ///
 /// The value stays in its home, which is the caller's, until it is sent. While there is none the arm never takes effect.
-pub struct SendArm<'a, T> {
-    channel: &'a Channel<T>,
+pub struct SendArm<'a, T, K: Sharing = Shared> {
+    channel: &'a Channel<T, K>,
     home: &'a Cell<Option<T>>,
     node: ArmNode,
     slot: Slot<T>,
     outcome: Cell<Option<Result<(), Reason>>>,
 }
 
-impl<'a, T> SendArm<'a, T> {
+impl<'a, T, K: Sharing> SendArm<'a, T, K> {
     /// An arm that sends what is in `home` to this channel.
     #[must_use]
-    pub fn new(channel: &'a Channel<T>, home: &'a Cell<Option<T>>) -> Self {
+    pub fn new(channel: &'a Channel<T, K>, home: &'a Cell<Option<T>>) -> Self {
         Self {
             channel,
             home,
@@ -159,7 +166,7 @@ impl<'a, T> SendArm<'a, T> {
 }
 
 // SAFETY: linked into the senders, under the channel's lock, only if nothing can be sent; `put` takes claimed receivers out.
-unsafe impl<T> Arm for SendArm<'_, T> {
+unsafe impl<T, K: Sharing> Arm for SendArm<'_, T, K> {
     fn attempt(&self) -> bool {
         if self.outcome.get().is_some() {
             return true;
@@ -203,6 +210,9 @@ unsafe impl<T> Arm for SendArm<'_, T> {
         let node = unsafe { self.node.prepare(waiter, slot) };
         // SAFETY: prepared, spread; `unlink` or the claim takes it out.
         unsafe { state.senders.push_back(node) };
+        let told = state.receivers.claim_other(waiter, Reason::Woken);
+        drop(state);
+        wake(told);
         Linking::Linked
     }
 
@@ -226,7 +236,7 @@ unsafe impl<T> Arm for SendArm<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for SendArm<'_, T> {
+impl<T, K: Sharing> fmt::Debug for SendArm<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendArm").finish_non_exhaustive()
     }
@@ -240,6 +250,12 @@ impl<T> State<T> {
 
     /// Whether `waiter` could send, or would hear that it cannot.
     fn can_send(&self, waiter: NonNull<Waiter>, limit: usize) -> bool {
-        self.closed || self.buffer.len() < limit || self.receivers.has_other(waiter)
+        let can_give = || {
+            let first = self.receivers.first_other(waiter);
+            first.is_some_and(|slot| !slot.is_null())
+                && self.buffer.len() == 0
+                && !self.senders.has_other(waiter)
+        };
+        self.closed || self.buffer.len() < limit || can_give()
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Owns: nothing. Any thread.
 //!
-//! A future that is dropped after a value was handed over to it gives the value back: to the first waiting receiver, or
-//! before everything that is buffered. There it may be one more than the limit; no sender comes in before that is made up for.
-//! (Of several that come back the last one is first.)
+//! A receiving future is given nothing: it is told that something is there, and takes it when it is polled. So a rendezvous' sender
+//! goes on when the value has been taken, and there is nothing that a dropped future would have to give back; it tells the next.
+//! A sending future lends its value to the queue as any sender does.
 #![expect(unsafe_code, reason = "links polled parties into the channel's queues")]
 
-use core::mem;
-use core::task::{Poll, Waker};
+use core::task::{Poll, Waker, ready};
 
-use super::{Channel, Got, Put, Ring, SendFailed, TryRecv, TrySend, exchange};
+use super::telling::wake;
+use super::{Channel, Got, Put, SendFailed, TryRecv, TrySend};
 use crate::wait::{Left, Polled, Reason};
 
 impl<T> Channel<T> {
@@ -19,9 +19,11 @@ impl<T> Channel<T> {
     /// # Errors
     ///
     /// [`Reason::Closed`] if the channel is closed and nothing is left.
-    pub fn poll_recv(&self, party: &mut Polled<T>, waker: &Waker) -> Poll<Result<T, Reason>> {
-        if party.is_waiting() {
-            return party.poll(waker).map(|reason| party.take().ok_or(reason));
+    pub fn poll_recv(&self, party: &mut Polled<()>, waker: &Waker) -> Poll<Result<T, Reason>> {
+        let was_told = party.is_waiting();
+        if was_told {
+            // Why it was woken is seen below.
+            ready!(party.poll(waker));
         }
         match self.try_recv() {
             Ok(value) => return Poll::Ready(Ok(value)),
@@ -33,20 +35,32 @@ impl<T> Channel<T> {
             Got::Value(value) => Poll::Ready(Ok(value)),
             Got::Closed => Poll::Ready(Err(Reason::Closed)),
             Got::Empty(mut state) => {
-                // SAFETY: under the lock; receivers wait with a slot for a T.
-                unsafe { party.link(&mut state.receivers, None) };
+                // SAFETY: under the lock; receivers without a slot are given nothing.
+                unsafe { party.link_bare(&mut state.receivers, was_told) };
                 Poll::Pending
             }
         }
     }
 
-    /// Gives a [`poll_recv`](Self::poll_recv) up that was not ready. A value that was handed over meanwhile stays in the channel.
-    pub fn leave_recv(&self, party: &mut Polled<T>) {
+    /// Gives a [`poll_recv`](Self::poll_recv) up that was not ready. If it was told of a value the next receiver is.
+    pub fn leave_recv(&self, party: &mut Polled<()>) {
         // SAFETY: receivers of this channel are in this queue.
-        let (_, value) = unsafe { party.leave(&self.state, |state| &mut state.receivers) };
-        if let Some(value) = value {
-            self.give_back(value);
+        let (left, _) = unsafe { party.leave(&self.state, |state| &mut state.receivers) };
+        if left != Left::Unclaimed {
+            self.tell_next();
         }
+    }
+
+    /// Tells the first receiver of what another was told of.
+    #[cold]
+    fn tell_next(&self) {
+        let mut state = self.state.lock();
+        if state.receivers.is_empty() || !state.has_values() {
+            return;
+        }
+        let told = state.tell();
+        drop(state);
+        wake(told);
     }
 
     /// Sends the value, or has `waker` called when it is worth to ask again. The same `party` is given until it is ready. The value is
@@ -86,6 +100,9 @@ impl<T> Channel<T> {
             Put::Full(value, mut state) => {
                 // SAFETY: under the lock; senders wait with their value in the slot.
                 unsafe { party.link(&mut state.senders, Some(value)) };
+                let told = state.tell();
+                drop(state);
+                wake(told);
                 Poll::Pending
             }
         }
@@ -100,37 +117,6 @@ impl<T> Channel<T> {
             "a sender is woken when its value was taken"
         );
         value
-    }
-
-    /// Puts a value that was received back to where it came from.
-    #[cold]
-    fn give_back(&self, value: T) {
-        let mut value = value;
-        let mut ring = None;
-        loop {
-            let mut state = self.state.lock();
-            if let Some(receiver) = state.receivers.claim_front(Reason::Woken) {
-                // SAFETY: claimed from the receivers of this channel.
-                let before = unsafe { exchange(&receiver, Some(value)) };
-                debug_assert!(before.is_none(), "a receiver waits with an empty slot");
-                mem::forget(before);
-                drop(state);
-                receiver.wake();
-                return;
-            }
-            let Err(back) = state.buffer.push_front(value) else {
-                return;
-            };
-            if let Some(ring) = ring {
-                let unneeded = state.buffer.adopt_front(ring, back);
-                drop(state);
-                drop(unneeded);
-                return;
-            }
-            drop(state);
-            value = back;
-            ring = Some(Ring::boxed(1));
-        }
     }
 }
 

@@ -5,10 +5,10 @@
 use std::cell::Cell;
 use std::fmt;
 use std::iter::FusedIterator;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{Broadcast, Missing};
 use sinew_core::wait::Polled;
 
@@ -46,7 +46,12 @@ use crate::sys::clock;
 #[must_use]
 #[track_caller]
 pub fn broadcast<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(Broadcast::new(capacity));
+    of_kind(capacity)
+}
+
+#[track_caller]
+pub(in crate::sync) fn of_kind<T, K: Sharing>(capacity: usize) -> (Sender<T, K>, Receiver<T, K>) {
+    let channel = K::Ref::from(Broadcast::of_kind(capacity));
     (
         Sender {
             channel: channel.clone(),
@@ -108,11 +113,13 @@ impl fmt::Display for TryRecvError {
 impl std::error::Error for TryRecvError {}
 
 /// Sends to every receiver. Clones send the same way.
-pub struct Sender<T> {
-    channel: Arc<Broadcast<T>>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Sender<T, K: Sharing = Shared> {
+    channel: K::Ref<Broadcast<T, K>>,
 }
 
-impl<T> Sender<T> {
+impl<T, K: Sharing> Sender<T, K> {
     /// Sends a value to every receiver there is; returns how many those are. Never waits.
     ///
     /// # Errors
@@ -129,7 +136,7 @@ impl<T> Sender<T> {
 
     /// A receiver of what is sent from now on.
     #[must_use]
-    pub fn subscribe(&self) -> Receiver<T> {
+    pub fn subscribe(&self) -> Receiver<T, K> {
         Receiver {
             channel: self.channel.clone(),
             position: Cell::new(self.channel.add_receiver()),
@@ -160,7 +167,7 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Clone for Sender<T> {
+impl<T, K: Sharing> Clone for Sender<T, K> {
     fn clone(&self) -> Self {
         self.channel.add_sender();
         Self {
@@ -169,13 +176,13 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-impl<T> Drop for Sender<T> {
+impl<T, K: Sharing> Drop for Sender<T, K> {
     fn drop(&mut self) {
         self.channel.remove_sender();
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
+impl<T, K: Sharing> fmt::Debug for Sender<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")
             .field("receivers", &self.receiver_count())
@@ -184,18 +191,38 @@ impl<T> fmt::Debug for Sender<T> {
 }
 
 /// Receives every value. A clone receives the same from here on. It goes from thread to thread, but is one party's at a time.
-pub struct Receiver<T> {
-    channel: Arc<Broadcast<T>>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Receiver<T, K: Sharing = Shared> {
+    channel: K::Ref<Broadcast<T, K>>,
     /// The number of the value that comes next.
     position: Cell<u64>,
 }
 
 /// The value, or a clone of it while others wait for it too.
-fn own<T: Clone>(value: Arc<T>) -> T {
-    Arc::unwrap_or_clone(value)
+fn own<T: Clone, K: Sharing>(value: K::Ref<T>) -> T {
+    K::unwrap_or_clone(value)
 }
 
 impl<T: Clone> Receiver<T> {
+    /// [`Receiver::recv`] for a future.
+    pub(crate) fn poll_recv(
+        &self,
+        party: &mut Polled<()>,
+        waker: &Waker,
+    ) -> Poll<Result<T, RecvError>> {
+        let received = self.channel.poll_recv(&self.position, party, waker);
+        received.map(|result| result.map(own::<T, Shared>).map_err(of_missing))
+    }
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn leave_recv(&self, party: &mut Polled<()>) {
+        self.channel.leave_recv(party);
+    }
+}
+
+impl<T: Clone, K: Sharing> Receiver<T, K> {
     /// Receives the next value.
     ///
     /// # Suspends
@@ -238,7 +265,7 @@ impl<T: Clone> Receiver<T> {
     /// See [`TryRecvError`].
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         match self.channel.try_recv(&self.position) {
-            Ok(value) => Ok(own(value)),
+            Ok(value) => Ok(own::<T, K>(value)),
             Err(Missing::Empty) => Err(TryRecvError::Empty),
             Err(Missing::Closed) => Err(TryRecvError::Closed),
             Err(Missing::Lagged(count)) => Err(TryRecvError::Lagged(count)),
@@ -246,7 +273,7 @@ impl<T: Clone> Receiver<T> {
     }
 
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, RecvError> {
-        let waiting = match Waiting::new(deadline_ns) {
+        let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
             Err(reason) => {
                 return self.try_recv().map_err(|error| match error {
@@ -259,7 +286,7 @@ impl<T: Clone> Receiver<T> {
         match self.channel.recv(&self.position, &waiting) {
             Ok(result) => {
                 waiting.take_turn();
-                result.map(own).map_err(of_missing)
+                result.map(own::<T, K>).map_err(of_missing)
             }
             Err(reason) => {
                 let error = waiting.result(reason).err();
@@ -268,24 +295,14 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
-    /// [`Receiver::recv`] for a future.
-    pub(crate) fn poll_recv(
-        &self,
-        party: &mut Polled<()>,
-        waker: &Waker,
-    ) -> Poll<Result<T, RecvError>> {
-        let received = self.channel.poll_recv(&self.position, party, waker);
-        received.map(|result| result.map(own).map_err(of_missing))
-    }
-
     /// To receive as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    pub fn recv_arm(&self) -> BroadcastArm<'_, T> {
+    pub fn recv_arm(&self) -> BroadcastArm<'_, T, K> {
         BroadcastArm::new(self.channel.arm(&self.position))
     }
 
     /// An iterator that receives until everything was received and nothing will come, or the coroutine is cancelled. Where values
     /// were lost it says how many.
-    pub fn iter(&self) -> Iter<'_, T> {
+    pub fn iter(&self) -> Iter<'_, T, K> {
         Iter { receiver: self }
     }
 }
@@ -298,11 +315,7 @@ pub(crate) fn of_missing(missing: Missing) -> RecvError {
     }
 }
 
-impl<T> Receiver<T> {
-    pub(crate) fn leave_recv(&self, party: &mut Polled<()>) {
-        self.channel.leave_recv(party);
-    }
-
+impl<T, K: Sharing> Receiver<T, K> {
     /// How many values wait for this receiver; lost ones are not counted.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -321,7 +334,7 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Clone for Receiver<T> {
+impl<T, K: Sharing> Clone for Receiver<T, K> {
     fn clone(&self) -> Self {
         self.channel.add_receiver_at(self.position.get());
         Self {
@@ -331,13 +344,13 @@ impl<T> Clone for Receiver<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
+impl<T, K: Sharing> Drop for Receiver<T, K> {
     fn drop(&mut self) {
         self.channel.remove_receiver(self.position.get());
     }
 }
 
-impl<T> fmt::Debug for Receiver<T> {
+impl<T, K: Sharing> fmt::Debug for Receiver<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver")
             .field("len", &self.len())
@@ -346,7 +359,7 @@ impl<T> fmt::Debug for Receiver<T> {
 }
 
 /// What an iterator gives: a value, or how many were lost.
-fn next<T: Clone>(receiver: &Receiver<T>) -> Option<Result<T, u64>> {
+fn next<T: Clone, K: Sharing>(receiver: &Receiver<T, K>) -> Option<Result<T, u64>> {
     match receiver.recv() {
         Ok(value) => Some(Ok(value)),
         Err(RecvError::Lagged(count)) => Some(Err(count)),
@@ -356,11 +369,11 @@ fn next<T: Clone>(receiver: &Receiver<T>) -> Option<Result<T, u64>> {
 
 /// Receives until the channel is closed and everything was received. Made by [`Receiver::iter`].
 #[derive(Debug)]
-pub struct Iter<'a, T> {
-    receiver: &'a Receiver<T>,
+pub struct Iter<'a, T, K: Sharing = Shared> {
+    receiver: &'a Receiver<T, K>,
 }
 
-impl<T: Clone> Iterator for Iter<'_, T> {
+impl<T: Clone, K: Sharing> Iterator for Iter<'_, T, K> {
     /// A value, or how many were lost.
     type Item = Result<T, u64>;
 
@@ -369,15 +382,15 @@ impl<T: Clone> Iterator for Iter<'_, T> {
     }
 }
 
-impl<T: Clone> FusedIterator for Iter<'_, T> {}
+impl<T: Clone, K: Sharing> FusedIterator for Iter<'_, T, K> {}
 
 /// Receives until the channel is closed and everything was received; owns the receiver.
 #[derive(Debug)]
-pub struct IntoIter<T> {
-    receiver: Receiver<T>,
+pub struct IntoIter<T, K: Sharing = Shared> {
+    receiver: Receiver<T, K>,
 }
 
-impl<T: Clone> Iterator for IntoIter<T> {
+impl<T: Clone, K: Sharing> Iterator for IntoIter<T, K> {
     /// A value, or how many were lost.
     type Item = Result<T, u64>;
 
@@ -386,22 +399,22 @@ impl<T: Clone> Iterator for IntoIter<T> {
     }
 }
 
-impl<T: Clone> FusedIterator for IntoIter<T> {}
+impl<T: Clone, K: Sharing> FusedIterator for IntoIter<T, K> {}
 
-impl<T: Clone> IntoIterator for Receiver<T> {
+impl<T: Clone, K: Sharing> IntoIterator for Receiver<T, K> {
     type Item = Result<T, u64>;
-    type IntoIter = IntoIter<T>;
+    type IntoIter = IntoIter<T, K>;
 
-    fn into_iter(self) -> IntoIter<T> {
+    fn into_iter(self) -> IntoIter<T, K> {
         IntoIter { receiver: self }
     }
 }
 
-impl<'a, T: Clone> IntoIterator for &'a Receiver<T> {
+impl<'a, T: Clone, K: Sharing> IntoIterator for &'a Receiver<T, K> {
     type Item = Result<T, u64>;
-    type IntoIter = Iter<'a, T>;
+    type IntoIter = Iter<'a, T, K>;
 
-    fn into_iter(self) -> Iter<'a, T> {
+    fn into_iter(self) -> Iter<'a, T, K> {
         self.iter()
     }
 }

@@ -5,6 +5,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
+use sinew_core::sync::Channel;
+
 use super::{SendError, TryRecvError, TrySendError};
 use crate::error::WaitError;
 use crate::sync::select::RecvArm;
@@ -22,16 +25,22 @@ use crate::sync::select::RecvArm;
 /// ```
 #[must_use]
 pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
-    let (sender, receiver) = super::bounded(1);
+    of_kind()
+}
+
+pub(in crate::sync) fn of_kind<T, K: Sharing>() -> (Sender<T, K>, Receiver<T, K>) {
+    let (sender, receiver) = super::ends(Channel::bounded_of_kind(1));
     (Sender { inner: sender }, Receiver { inner: receiver })
 }
 
 /// Sends the one value. Dropped without, it closes the channel.
-pub struct Sender<T> {
-    inner: super::Sender<T>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Sender<T, K: Sharing = Shared> {
+    inner: super::Sender<T, K>,
 }
 
-impl<T> Sender<T> {
+impl<T, K: Sharing> Sender<T, K> {
     /// Sends the value. Never waits.
     ///
     /// # Errors
@@ -54,22 +63,26 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
+impl<T, K: Sharing> fmt::Debug for Sender<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender").finish_non_exhaustive()
     }
 }
 
 /// Receives the one value.
-pub struct Receiver<T> {
-    inner: super::Receiver<T>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Receiver<T, K: Sharing = Shared> {
+    inner: super::Receiver<T, K>,
 }
 
 impl<T> Receiver<T> {
     pub(crate) fn inner(&self) -> &super::Receiver<T> {
         &self.inner
     }
+}
 
+impl<T, K: Sharing> Receiver<T, K> {
     /// Receives the value.
     ///
     /// # Suspends
@@ -116,7 +129,7 @@ impl<T> Receiver<T> {
     }
 
     /// To receive as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
-    pub fn recv_arm(&self) -> RecvArm<'_, T> {
+    pub fn recv_arm(&self) -> RecvArm<'_, T, K> {
         self.inner.recv_arm()
     }
 
@@ -127,17 +140,17 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> IntoIterator for Receiver<T> {
+impl<T, K: Sharing> IntoIterator for Receiver<T, K> {
     type Item = T;
-    type IntoIter = super::IntoIter<T>;
+    type IntoIter = super::IntoIter<T, K>;
 
     /// The value, if there will be one.
-    fn into_iter(self) -> super::IntoIter<T> {
+    fn into_iter(self) -> super::IntoIter<T, K> {
         self.inner.into_iter()
     }
 }
 
-impl<T> fmt::Debug for Receiver<T> {
+impl<T, K: Sharing> fmt::Debug for Receiver<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver").finish_non_exhaustive()
     }

@@ -5,10 +5,10 @@
 use std::cell::Cell;
 use std::fmt;
 use std::iter::FusedIterator;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::RawWatch;
 use sinew_core::wait::Polled;
 
@@ -39,7 +39,11 @@ use crate::sys::clock;
 /// ```
 #[must_use]
 pub fn watch<T>(value: T) -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(RawWatch::new(value));
+    of_kind(value)
+}
+
+pub(in crate::sync) fn of_kind<T, K: Sharing>(value: T) -> (Sender<T, K>, Receiver<T, K>) {
+    let channel = K::Ref::from(RawWatch::of_kind(value));
     (
         Sender {
             channel: channel.clone(),
@@ -52,11 +56,13 @@ pub fn watch<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 /// Replaces the value. Clones replace the same one.
-pub struct Sender<T> {
-    channel: Arc<RawWatch<T>>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Sender<T, K: Sharing = Shared> {
+    channel: K::Ref<RawWatch<T, K>>,
 }
 
-impl<T> Sender<T> {
+impl<T, K: Sharing> Sender<T, K> {
     /// Replaces the value. Never waits.
     ///
     /// # Errors
@@ -76,19 +82,19 @@ impl<T> Sender<T> {
     }
 
     /// Replaces the value, whether or not there are receivers; returns the one before.
-    pub fn replace(&self, value: T) -> Arc<T> {
+    pub fn replace(&self, value: T) -> K::Ref<T> {
         self.channel.replace(value)
     }
 
     /// The value.
     #[must_use]
-    pub fn get(&self) -> Arc<T> {
+    pub fn get(&self) -> K::Ref<T> {
         self.channel.get().0
     }
 
     /// A receiver that has seen the present value.
     #[must_use]
-    pub fn subscribe(&self) -> Receiver<T> {
+    pub fn subscribe(&self) -> Receiver<T, K> {
         Receiver {
             channel: self.channel.clone(),
             seen: Cell::new(self.channel.add_receiver()),
@@ -113,7 +119,7 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Clone for Sender<T> {
+impl<T, K: Sharing> Clone for Sender<T, K> {
     fn clone(&self) -> Self {
         self.channel.add_sender();
         Self {
@@ -122,23 +128,25 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-impl<T> Drop for Sender<T> {
+impl<T, K: Sharing> Drop for Sender<T, K> {
     fn drop(&mut self) {
         self.channel.remove_sender();
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Sender<T> {
+impl<T: fmt::Debug, K: Sharing> fmt::Debug for Sender<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")
-            .field("value", &self.get())
+            .field("value", &*self.get())
             .finish_non_exhaustive()
     }
 }
 
 /// Watches the value. A clone has seen the same. It goes from thread to thread, but is one party's at a time.
-pub struct Receiver<T> {
-    channel: Arc<RawWatch<T>>,
+///
+/// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
+pub struct Receiver<T, K: Sharing = Shared> {
+    channel: K::Ref<RawWatch<T, K>>,
     /// The version that was seen last.
     seen: Cell<u64>,
 }
@@ -157,10 +165,12 @@ impl<T> Receiver<T> {
     pub(crate) fn leave_changed(&self, party: &mut Polled<()>) {
         self.channel.leave_changed(party);
     }
+}
 
+impl<T, K: Sharing> Receiver<T, K> {
     /// The latest value, which is seen by that.
     #[must_use]
-    pub fn get(&self) -> Arc<T> {
+    pub fn get(&self) -> K::Ref<T> {
         let (value, version) = self.channel.get();
         self.seen.set(version);
         value
@@ -168,7 +178,7 @@ impl<T> Receiver<T> {
 
     /// The latest value; whether it was seen before does not change.
     #[must_use]
-    pub fn peek(&self) -> Arc<T> {
+    pub fn peek(&self) -> K::Ref<T> {
         self.channel.get().0
     }
 
@@ -214,7 +224,17 @@ impl<T> Receiver<T> {
     }
 
     fn changed_within(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
-        let waiting = Waiting::new(deadline_ns)?;
+        let waiting = match Waiting::at::<K>(deadline_ns) {
+            Ok(waiting) => waiting,
+            Err(WaitError::Deadlock) => {
+                return match self.channel.try_changed(&self.seen) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(WaitError::Deadlock),
+                    Err(_) => Err(WaitError::Closed),
+                };
+            }
+            Err(error) => return Err(error),
+        };
         match self.channel.changed(&self.seen, &waiting) {
             Ok(()) => {
                 waiting.take_turn();
@@ -226,13 +246,13 @@ impl<T> Receiver<T> {
 
     /// To wait for a change as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
     #[must_use]
-    pub fn changed_arm(&self) -> ChangeArm<'_, T> {
+    pub fn changed_arm(&self) -> ChangeArm<'_, T, K> {
         ChangeArm::new(self.channel.arm(&self.seen))
     }
 
     /// An iterator over the values that come: it waits for each and gives the latest, until there will be no other or the
     /// coroutine is cancelled.
-    pub fn iter(&self) -> Iter<'_, T> {
+    pub fn iter(&self) -> Iter<'_, T, K> {
         Iter { receiver: self }
     }
 
@@ -242,7 +262,7 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Clone for Receiver<T> {
+impl<T, K: Sharing> Clone for Receiver<T, K> {
     fn clone(&self) -> Self {
         self.channel.add_receiver();
         Self {
@@ -252,42 +272,42 @@ impl<T> Clone for Receiver<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
+impl<T, K: Sharing> Drop for Receiver<T, K> {
     fn drop(&mut self) {
         self.channel.remove_receiver();
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
+impl<T: fmt::Debug, K: Sharing> fmt::Debug for Receiver<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver")
-            .field("value", &self.peek())
+            .field("value", &*self.peek())
             .finish_non_exhaustive()
     }
 }
 
 /// The values that come. Made by [`Receiver::iter`].
 #[derive(Debug)]
-pub struct Iter<'a, T> {
-    receiver: &'a Receiver<T>,
+pub struct Iter<'a, T, K: Sharing = Shared> {
+    receiver: &'a Receiver<T, K>,
 }
 
-impl<T> Iterator for Iter<'_, T> {
-    type Item = Arc<T>;
+impl<T, K: Sharing> Iterator for Iter<'_, T, K> {
+    type Item = K::Ref<T>;
 
-    fn next(&mut self) -> Option<Arc<T>> {
+    fn next(&mut self) -> Option<K::Ref<T>> {
         self.receiver.changed().ok()?;
         Some(self.receiver.get())
     }
 }
 
-impl<T> FusedIterator for Iter<'_, T> {}
+impl<T, K: Sharing> FusedIterator for Iter<'_, T, K> {}
 
-impl<'a, T> IntoIterator for &'a Receiver<T> {
-    type Item = Arc<T>;
-    type IntoIter = Iter<'a, T>;
+impl<'a, T, K: Sharing> IntoIterator for &'a Receiver<T, K> {
+    type Item = K::Ref<T>;
+    type IntoIter = Iter<'a, T, K>;
 
-    fn into_iter(self) -> Iter<'a, T> {
+    fn into_iter(self) -> Iter<'a, T, K> {
         self.iter()
     }
 }

@@ -6,11 +6,11 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Acquire;
 
 use sinew_core::life::Join;
+use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{self as raw, Channel};
 use sinew_core::wait::{Arm as RawArm, ArmNode, Linking, Probe, Queue, QueueArm, Reason, Waiter};
 
@@ -70,15 +70,15 @@ macro_rules! pass_on {
 }
 
 /// Receives from a channel. Made by [`Receiver::recv_arm`](crate::sync::channel::Receiver::recv_arm).
-pub struct RecvArm<'a, T> {
-    raw: raw::RecvArm<'a, T>,
+pub struct RecvArm<'a, T, K: Sharing = Shared> {
+    raw: raw::RecvArm<'a, T, K>,
     common: Common,
 }
 
-pass_on!(['a, T] RecvArm<'a, T>);
+pass_on!(['a, T, K: Sharing] RecvArm<'a, T, K>);
 
-impl<'a, T> RecvArm<'a, T> {
-    pub(crate) fn new(channel: &'a Channel<T>) -> Self {
+impl<'a, T, K: Sharing> RecvArm<'a, T, K> {
+    pub(crate) fn new(channel: &'a Channel<T, K>) -> Self {
         Self {
             raw: raw::RecvArm::new(channel),
             common: Common::new(),
@@ -94,15 +94,15 @@ impl<'a, T> RecvArm<'a, T> {
 }
 
 /// Sends to a channel. Made by [`Sender::send_arm`](crate::sync::channel::Sender::send_arm).
-pub struct SendArm<'a, T> {
-    raw: raw::SendArm<'a, T>,
+pub struct SendArm<'a, T, K: Sharing = Shared> {
+    raw: raw::SendArm<'a, T, K>,
     common: Common,
 }
 
-pass_on!(['a, T] SendArm<'a, T>);
+pass_on!(['a, T, K: Sharing] SendArm<'a, T, K>);
 
-impl<'a, T> SendArm<'a, T> {
-    pub(crate) fn new(channel: &'a Channel<T>, value: &'a mut Option<T>) -> Self {
+impl<'a, T, K: Sharing> SendArm<'a, T, K> {
+    pub(crate) fn new(channel: &'a Channel<T, K>, value: &'a mut Option<T>) -> Self {
         Self {
             raw: raw::SendArm::new(channel, Cell::from_mut(value)),
             common: Common::new(),
@@ -118,15 +118,15 @@ impl<'a, T> SendArm<'a, T> {
 }
 
 /// Waits for an event. Made by [`Event::wait_arm`](crate::event::Event::wait_arm).
-pub struct EventArm<'a> {
-    raw: raw::EventArm<'a>,
+pub struct EventArm<'a, K: Sharing = Shared> {
+    raw: raw::EventArm<'a, K>,
     common: Common,
 }
 
-pass_on!(['a] EventArm<'a>);
+pass_on!(['a, K: Sharing] EventArm<'a, K>);
 
-impl<'a> EventArm<'a> {
-    pub(crate) fn new(event: &'a raw::RawEvent) -> Self {
+impl<'a, K: Sharing> EventArm<'a, K> {
+    pub(crate) fn new(event: &'a raw::RawEvent<K>) -> Self {
         Self {
             raw: event.arm(),
             common: Common::new(),
@@ -142,15 +142,15 @@ impl<'a> EventArm<'a> {
 }
 
 /// Waits for the count of a wait group. Made by [`WaitGroup::wait_arm`](crate::sync::WaitGroup::wait_arm).
-pub struct WaitGroupArm<'a> {
-    raw: raw::WaitGroupArm<'a>,
+pub struct WaitGroupArm<'a, K: Sharing = Shared> {
+    raw: raw::WaitGroupArm<'a, K>,
     common: Common,
 }
 
-pass_on!(['a] WaitGroupArm<'a>);
+pass_on!(['a, K: Sharing] WaitGroupArm<'a, K>);
 
-impl<'a> WaitGroupArm<'a> {
-    pub(crate) fn new(group: &'a raw::RawWaitGroup) -> Self {
+impl<'a, K: Sharing> WaitGroupArm<'a, K> {
+    pub(crate) fn new(group: &'a raw::RawWaitGroup<K>) -> Self {
         Self {
             raw: group.arm(),
             common: Common::new(),
@@ -165,15 +165,15 @@ impl<'a> WaitGroupArm<'a> {
 }
 
 /// Receives from a broadcast. Made by [`Receiver::recv_arm`](crate::sync::channel::broadcast::Receiver::recv_arm).
-pub struct BroadcastArm<'a, T> {
-    raw: raw::BroadcastArm<'a, T>,
+pub struct BroadcastArm<'a, T, K: Sharing = Shared> {
+    raw: raw::BroadcastArm<'a, T, K>,
     common: Common,
 }
 
-pass_on!(['a, T] BroadcastArm<'a, T>);
+pass_on!(['a, T, K: Sharing] BroadcastArm<'a, T, K>);
 
-impl<'a, T: Clone> BroadcastArm<'a, T> {
-    pub(crate) fn new(raw: raw::BroadcastArm<'a, T>) -> Self {
+impl<'a, T: Clone, K: Sharing> BroadcastArm<'a, T, K> {
+    pub(crate) fn new(raw: raw::BroadcastArm<'a, T, K>) -> Self {
         Self {
             raw,
             common: Common::new(),
@@ -185,21 +185,21 @@ impl<'a, T: Clone> BroadcastArm<'a, T> {
     pub fn take(&self) -> Option<Result<T, RecvError>> {
         self.raw.take()?;
         let got = self.raw.probe().take_value()?;
-        Some(got.map(Arc::unwrap_or_clone).map_err(of_missing))
+        Some(got.map(K::unwrap_or_clone).map_err(of_missing))
     }
 }
 
 /// Waits for a watched value to change. Made by
 /// [`Receiver::changed_arm`](crate::sync::channel::watch::Receiver::changed_arm).
-pub struct ChangeArm<'a, T> {
-    raw: raw::ChangeArm<'a, T>,
+pub struct ChangeArm<'a, T, K: Sharing = Shared> {
+    raw: raw::ChangeArm<'a, T, K>,
     common: Common,
 }
 
-pass_on!(['a, T] ChangeArm<'a, T>);
+pass_on!(['a, T, K: Sharing] ChangeArm<'a, T, K>);
 
-impl<'a, T> ChangeArm<'a, T> {
-    pub(crate) fn new(raw: raw::ChangeArm<'a, T>) -> Self {
+impl<'a, T, K: Sharing> ChangeArm<'a, T, K> {
+    pub(crate) fn new(raw: raw::ChangeArm<'a, T, K>) -> Self {
         Self {
             raw,
             common: Common::new(),

@@ -33,6 +33,8 @@ thread_local! {
     static TASKS: Cell<*const TaskEstate> = const { Cell::new(ptr::null()) };
     /// The pool that the thread is a worker of, as an identity.
     static POOL: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    /// What the worker that the thread is has for its tasks.
+    static WORKER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -175,6 +177,16 @@ pub(crate) fn tasks<'a>() -> &'a Cell<*const TaskEstate> {
 /// Says that the thread is a worker of this pool, to its end.
 pub(crate) fn set_pool(pool: *const ()) {
     POOL.set(pool);
+}
+
+/// Says what the tasks of the worker find that the thread is; null if it is none any more.
+pub(crate) fn set_worker(local: *const ()) {
+    WORKER.set(local);
+}
+
+/// What [`set_worker`] said last.
+pub(crate) fn worker() -> *const () {
+    WORKER.get()
 }
 
 /// Whether the thread is a worker of this pool.

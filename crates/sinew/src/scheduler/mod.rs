@@ -48,6 +48,7 @@ mod ready;
 mod remote;
 pub(crate) mod run;
 pub(crate) mod seen;
+mod serve;
 #[cfg(sinew_shuffle)]
 mod shuffle;
 pub(crate) mod slab;

@@ -25,23 +25,26 @@ use std::time::{Duration, Instant};
 use sinew_core::sync::RawPool;
 use sinew_core::wait::Kind;
 
-use crate::cancel::{CancelToken, shield};
+use crate::cancel::{CancelToken, Cause, shield};
+use crate::coroutine::TaskEstate;
 use crate::error::{Error, ErrorKind, WaitError};
 use crate::future::{SharedFuture, TaskError};
 use crate::scheduler::body::drop_payload;
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
 use crate::sys::clock;
+use crate::task::context::{Host, Identity};
 use crate::task::job::{Order, Work};
-use crate::task::{IntoOutcome, Outcome, TaskContext};
+use crate::task::refused::SubmitErrorKind;
+use crate::task::{IntoOutcome, Outcome, SubmitError, TaskContext};
 
 pub use builder::TaskPoolBuilder;
 pub use finalizer::Finalizer;
-pub use submit::{SubmitError, Submitter};
+pub use submit::Submitter;
 
 use finalizer::Release;
+pub(crate) use submit::Patience;
 use submit::wait_for;
-pub(crate) use submit::{Patience, SubmitErrorKind};
 
 /// What the handles, the workers and the finalizers of a pool have in common.
 pub(crate) struct Shared {
@@ -57,15 +60,30 @@ impl Shared {
         std::ptr::from_ref(self).cast()
     }
 
+    /// The pool as its tasks see it.
+    fn host(&self) -> Host<'_> {
+        Host {
+            stop: Some(&self.stop),
+            extra: None,
+            identity: Identity(self.identity()),
+        }
+    }
+
     /// Whether the calling thread is one of the pool's own workers.
     fn is_own_worker(&self) -> bool {
         current::is_worker_of(self.identity())
     }
 
+    /// Whether the pool's end would wait for the caller: on one of its workers, and in what a purge or a cancel drops, which is not over
+    /// before.
+    fn is_own_part(&self) -> bool {
+        self.is_own_worker() || TaskEstate::is_inside(self.identity())
+    }
+
     /// Ends jobs that were counted as cancelled, and says that they are published.
     fn end_unrun(&self, jobs: impl IntoIterator<Item = Box<dyn Work>>) {
         for mut job in jobs {
-            job.decide(Order::Cancel, Some(&self.stop));
+            job.decide(Order::Cancel, self.host());
             // What does not run is not unwound by force.
             drop(job.publish());
         }
@@ -77,7 +95,7 @@ impl Shared {
         deadline_ns: Option<u64>,
         token: Option<&CancelToken>,
     ) -> Result<(), WaitError> {
-        if !self.raw.figures().is_closed || self.is_own_worker() {
+        if !self.raw.figures().is_closed || self.is_own_part() {
             return Err(WaitError::State);
         }
         if self.raw.is_drained() {
@@ -376,12 +394,14 @@ impl TaskPool {
     /// # Suspends
     ///
     /// Never. From any thread; what the queued tasks own is dropped here.
+    #[track_caller]
     pub fn cancel(&self, reason: impl Into<String>) -> bool {
+        let cause = Cause::now(reason.into());
         let Some(jobs) = self.shared.raw.cancel() else {
             return false;
         };
         // First, so that the futures can tell the reason. A callback that panics keeps nothing from its end.
-        let told = catch_unwind(AssertUnwindSafe(|| self.shared.stop.cancel(reason)));
+        let told = catch_unwind(AssertUnwindSafe(|| self.shared.stop.fire(cause)));
         self.shared.end_unrun(jobs);
         if let Err(payload) = told {
             unhandled::report_contained(0, payload);
@@ -471,7 +491,7 @@ impl TaskPool {
     ///
     /// `State` on one of its own workers, and where nothing may wait. The pool comes back as it was.
     pub fn destroy(self) -> Result<(), DestroyError> {
-        if self.shared.is_own_worker() || Waiting::new(None).is_err() {
+        if self.shared.is_own_part() || Waiting::new(None).is_err() {
             return Err(DestroyError { pool: self });
         }
         drop(self);
@@ -483,8 +503,8 @@ impl Drop for TaskPool {
     fn drop(&mut self) {
         self.shared.raw.leave();
         let threads = mem::take(&mut self.threads);
-        if self.shared.is_own_worker() {
-            // They end by themselves, this one last.
+        if self.shared.is_own_part() {
+            // They end by themselves, when this is over.
             return;
         }
         if current::with_scheduler(|_| ()).is_some() {

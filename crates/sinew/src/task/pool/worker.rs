@@ -21,7 +21,7 @@ pub(super) fn serve(pool: &Shared) {
         };
         match pool.raw.next(&party, was_busy) {
             Next::Job(mut job) => {
-                let end = job.decide(Order::Run, Some(&pool.stop));
+                let end = job.decide(Order::Run, pool.host());
                 pool.raw.ended(end);
                 if let Some(payload) = job.publish() {
                     // A task that raised on what it had caught in a coroutine of its own.

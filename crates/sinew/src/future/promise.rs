@@ -24,13 +24,14 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use sinew_core::sync::{Callbacks, RawPromise};
-use sinew_core::wait::Polled;
+use sinew_core::wait::{Kind, Polled};
 
 use super::callback::{Callback, callback};
 use super::counted::Counted;
 use super::end::{Begun, EndRecord, Filled, STATE_MASK};
 use crate::cancel::{CancelToken, Cause, Registration};
 use crate::error::{Cancelled, Closed, Error, ErrorKind, WaitError};
+use crate::scheduler::crew::Awaited;
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
 use crate::sync::select::{self, FutureArm};
@@ -472,7 +473,8 @@ impl<T> SharedFuture<T> {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` on a scheduler's own frame, in a cleanup or in a callback.
+    /// `Cancelled`; `State` on a scheduler's own frame, in a cleanup or in a callback, and where the calling thread is the only worker of
+    /// the pool that is to bring it.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_until(None)
     }
@@ -504,6 +506,9 @@ impl<T> SharedFuture<T> {
         if self.is_done() {
             return Ok(());
         }
+        if current::is_sole_worker_of(self.inner.executor.load(Relaxed)) {
+            return Err(WaitError::State);
+        }
         let (end, fired) = (self.wait_arm(), token.wait_arm());
         match select::wait_for(&[&end, &fired]) {
             // One that has ended meanwhile counts.
@@ -523,8 +528,21 @@ impl<T> SharedFuture<T> {
         if self.is_done() {
             return Ok(());
         }
+        let executor = self.inner.executor.load(Relaxed);
+        if current::is_sole_worker_of(executor) {
+            // Nobody would be left to bring it.
+            return Err(WaitError::State);
+        }
         let waiting = Waiting::new(deadline_ns)?;
-        match self.inner.raw.wait(&waiting) {
+        let wait = || self.inner.raw.wait(&waiting);
+        let waited = match executor {
+            0 => wait(),
+            executor => {
+                let kind = Kind::Future;
+                current::awaiting(Awaited { executor, kind }, wait)
+            }
+        };
+        match waited {
             Ok(()) => Ok(()),
             Err(reason) => waiting.result(reason),
         }

@@ -32,6 +32,7 @@
 
 pub(crate) mod block;
 pub(crate) mod body;
+pub(crate) mod crew;
 pub(crate) mod current;
 pub(crate) mod cycle;
 pub(crate) mod door;

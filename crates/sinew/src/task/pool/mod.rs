@@ -18,7 +18,7 @@ mod worker;
 use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,7 @@ use crate::coroutine::TaskEstate;
 use crate::error::{Error, ErrorKind, WaitError};
 use crate::future::{SharedFuture, TaskError};
 use crate::scheduler::body::drop_payload;
+use crate::scheduler::crew::Crew;
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
 use crate::sys::clock;
@@ -52,12 +53,20 @@ pub(crate) struct Shared {
     /// Fires when the pool is cancelled.
     stop: CancelToken,
     threads: usize,
+    /// What its threads wait for. Set before there are any.
+    crew: OnceLock<Arc<Crew>>,
 }
 
 impl Shared {
     /// The pool as an identity.
     fn identity(&self) -> *const () {
         std::ptr::from_ref(self).cast()
+    }
+
+    fn crew(&self, f: impl FnOnce(&Crew)) {
+        if let Some(crew) = self.crew.get() {
+            f(crew);
+        }
     }
 
     /// The pool as its tasks see it.
@@ -188,6 +197,7 @@ impl TaskPool {
     /// # Errors
     ///
     /// As [`TaskPoolBuilder::build`].
+    #[track_caller]
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }

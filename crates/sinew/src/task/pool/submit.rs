@@ -20,6 +20,8 @@ use super::Shared;
 use crate::cancel::CancelToken;
 use crate::error::WaitError;
 use crate::future::SharedFuture;
+use crate::scheduler::crew::Awaited;
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 use crate::task::job::{Job, Work};
@@ -56,8 +58,15 @@ pub(super) fn wait_for<A: Arm>(
         object: object.addr(),
         owner: 0,
     };
-    // SAFETY: different ones, just made.
-    match unsafe { wait_any(&arms[..count], Turn::from_arm(0), waiting, record) } {
+    let awaited = Awaited {
+        executor: object.addr(),
+        kind,
+    };
+    let wait = || {
+        // SAFETY: different ones, just made.
+        unsafe { wait_any(&arms[..count], Turn::from_arm(0), waiting, record) }
+    };
+    match current::awaiting(awaited, wait) {
         Ok(0) => Ok(()),
         Ok(_) => Err(None),
         Err(reason) => Err(Some(reason)),
@@ -79,6 +88,7 @@ impl Shared {
         R::Value: Send,
     {
         let (job, future) = Job::new(parent, task);
+        future.set_executor(self.identity());
         let accepted = self.offer(job).or_else(|(full, job)| match full {
             Full::Closed => Err((SubmitErrorKind::Closed, job)),
             Full::Full => self.submit_slow(job, patience, tokens),

@@ -12,6 +12,7 @@
 //! | `pool` | threads for tasks that block or compute |
 //! | `worker` | tasks on the loop of a thread that runs a scheduler, now and later |
 //! | `bridge` | a group and one of those in one step, a file for each |
+//! | `scope` | a group for the length of a closure, with a rule |
 //! | `refused` | a task that was not accepted |
 //!
 //! # A task's end
@@ -32,6 +33,7 @@ mod job;
 mod outcome;
 mod pool;
 mod refused;
+mod scope;
 mod worker;
 
 pub use context::TaskContext;
@@ -41,4 +43,5 @@ pub use job::{Task, TaskEnd};
 pub use outcome::{IntoOutcome, Outcome};
 pub use pool::{DestroyError, Finalizer, PoolStats, Submitter, TaskPool, TaskPoolBuilder};
 pub use refused::SubmitError;
+pub use scope::{Race, ScopeBuilder, scope};
 pub use worker::{IoBuffer, Worker, WorkerBuilder, WorkerHandle, WorkerLocal, WorkerStats};

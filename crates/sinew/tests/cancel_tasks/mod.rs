@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sinew::ErrorKind;
 use sinew::future::Promise;
 use sinew::task::{TaskContext, TaskGroup, TaskPool};
 use sinew::time::now;
+use sinew::{CancelToken, ErrorKind, WaitError};
 
 use super::{End, HOUR, Operation, Row, Until};
 
-pub(super) const ROWS: [Row; 3] = [
+pub(super) const ROWS: [Row; 5] = [
     ("pool submit", submitting),
     ("pool wait", draining),
     ("group wait", awaiting_group),
+    ("group wait with a token", awaiting_group_with_a_token),
+    ("future wait with a token", awaiting_future_with_a_token),
 ];
 
 /// A pool of which everything ends with the operation.
@@ -104,5 +106,36 @@ fn awaiting_group() -> Operation {
     group.add(&future).unwrap();
     let promise = Cell::new(Some(promise));
     Operation::new(move |until| call!(until, group, wait, wait_timeout, wait_deadline).into())
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
+}
+
+/// A wait that a token ends instead of a limit of its own.
+fn by_token(until: Until, wait: impl FnOnce(&CancelToken) -> Result<(), WaitError>) -> End {
+    let token = match until {
+        Until::Forever => CancelToken::new(),
+        Until::Hour => CancelToken::with_timeout(HOUR),
+        Until::Zero => CancelToken::with_timeout(Duration::ZERO),
+        Until::Past => CancelToken::with_deadline(now() - Duration::from_millis(1)),
+    };
+    match wait(&token) {
+        // A cancel of the waiting coroutine itself says the same.
+        Err(WaitError::Cancelled) if token.is_cancelled() && !sinew::stopping() => End::TimedOut,
+        result => result.into(),
+    }
+}
+
+fn awaiting_group_with_a_token() -> Operation {
+    let group = TaskGroup::new();
+    let (promise, future) = Promise::<()>::new();
+    group.add(&future).unwrap();
+    let promise = Cell::new(Some(promise));
+    Operation::new(move |until| by_token(until, |token| group.wait_cancel(token)))
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
+}
+
+fn awaiting_future_with_a_token() -> Operation {
+    let (promise, future) = Promise::<()>::new();
+    let promise = Cell::new(Some(promise));
+    Operation::new(move |until| by_token(until, |token| future.wait_cancel(token)))
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sinew::future::Promise;
 use sinew::task::{TaskContext, TaskGroup, TaskPool};
 use sinew::time::now;
-use sinew::{CancelToken, ErrorKind, WaitError};
+use sinew::{CancelToken, ErrorKind};
 
 use super::{End, HOUR, Operation, Row, Until};
 
@@ -109,19 +109,17 @@ fn awaiting_group() -> Operation {
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }
 
-/// A wait that a token ends instead of a limit of its own.
-fn by_token(until: Until, wait: impl FnOnce(&CancelToken) -> Result<(), WaitError>) -> End {
-    let token = match until {
-        Until::Forever => CancelToken::new(),
-        Until::Hour => CancelToken::with_timeout(HOUR),
-        Until::Zero => CancelToken::with_timeout(Duration::ZERO),
-        Until::Past => CancelToken::with_deadline(now() - Duration::from_millis(1)),
+/// A token in the place of a limit. One that has fired fails a wait just as a cancel of the waiting party does, so limits that are over are no
+/// matter of these rows.
+macro_rules! call_with_token {
+    ($until:expr, $receiver:expr) => {
+        match $until {
+            Until::Forever => $receiver.wait_cancel(&CancelToken::new()),
+            Until::Hour => $receiver.wait_cancel(&CancelToken::with_timeout(HOUR)),
+            Until::Zero => $receiver.wait_timeout(Duration::ZERO),
+            Until::Past => $receiver.wait_deadline(now() - Duration::from_millis(1)),
+        }
     };
-    match wait(&token) {
-        // A cancel of the waiting coroutine itself says the same.
-        Err(WaitError::Cancelled) if token.is_cancelled() && !sinew::stopping() => End::TimedOut,
-        result => result.into(),
-    }
 }
 
 fn awaiting_group_with_a_token() -> Operation {
@@ -129,13 +127,13 @@ fn awaiting_group_with_a_token() -> Operation {
     let (promise, future) = Promise::<()>::new();
     group.add(&future).unwrap();
     let promise = Cell::new(Some(promise));
-    Operation::new(move |until| by_token(until, |token| group.wait_cancel(token)))
+    Operation::new(move |until| call_with_token!(until, group).into())
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }
 
 fn awaiting_future_with_a_token() -> Operation {
     let (promise, future) = Promise::<()>::new();
     let promise = Cell::new(Some(promise));
-    Operation::new(move |until| by_token(until, |token| future.wait_cancel(token)))
+    Operation::new(move |until| call_with_token!(until, future).into())
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }

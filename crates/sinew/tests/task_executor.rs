@@ -16,9 +16,12 @@ use sinew::future::{Promise, PromiseState, SharedFuture, TaskError, shared};
 use sinew::task::{CancelOn, IntoOutcome, Outcome, Task, TaskContext, TaskEnd, TaskGroup};
 use sinew::{CancelToken, Error, ErrorKind, block_on};
 
+/// The tasks, and whether no more will come.
+type Pile = (Vec<Task>, bool);
+
 /// An executor of somebody's own: a stack of tasks, the newest first, before a few threads.
 struct Stack {
-    shared: Arc<(Mutex<(Vec<Task>, bool)>, Condvar)>,
+    shared: Arc<(Mutex<Pile>, Condvar)>,
     stop: CancelToken,
     threads: Vec<thread::JoinHandle<[u64; 3]>>,
 }
@@ -28,7 +31,7 @@ struct Lane(usize);
 
 impl Stack {
     fn new(threads: usize) -> Self {
-        let shared = Arc::new((Mutex::new((Vec::<Task>::new(), false)), Condvar::new()));
+        let shared = Arc::new((Mutex::new(Pile::default()), Condvar::new()));
         let stop = CancelToken::new();
         let work = |number| {
             let (shared, stop) = (shared.clone(), stop.clone());

@@ -398,7 +398,7 @@ fn group() -> Workload {
     Workload {
         name: "group",
         operation: "take a future into a group of eight places, and complete it; the promise is made before",
-        metrics: WALL,
+        metrics: CPU,
         full: Load::new(1, 5_000_000),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,

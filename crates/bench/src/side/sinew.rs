@@ -22,7 +22,7 @@ use super::{
     job,
 };
 use crate::machine;
-use crate::meter::{Meter, Sample, now, per};
+use crate::meter::{Meter, Sample, cpu_time, now, per};
 use crate::workload::Load;
 
 /// Joins all and sums what they counted.
@@ -97,7 +97,7 @@ pub(crate) fn group(load: Load) -> Result<Sample, String> {
     while done < load.operations() {
         let size = (load.operations() - done).min(10_000);
         batch.extend((0..size).map(|_| Promise::<u64>::new()));
-        let begin = now();
+        let begin = cpu_time();
         let mut active = VecDeque::with_capacity(PLACES);
         for (promise, future) in batch.drain(..) {
             if active.len() == PLACES
@@ -111,7 +111,7 @@ pub(crate) fn group(load: Load) -> Result<Sample, String> {
         for (rest, future) in active {
             done += complete(rest, &future);
         }
-        spent += begin.elapsed();
+        spent += cpu_time().saturating_sub(begin);
     }
     assert_eq!(group.stats().succeeded, done);
     Ok(Sample {

@@ -158,19 +158,19 @@ pub(crate) fn pool(load: Load) -> Result<Sample, String> {
             if window.len() == POOL_WINDOW
                 && let Some(oldest) = window.pop_front()
             {
-                done += ended(oldest).await;
+                done += result(oldest).await;
             }
             window.push_back(tokio::task::spawn_blocking(move || job(round)));
         }
         for rest in window {
-            done += ended(rest).await;
+            done += result(rest).await;
         }
         done
     });
     Ok(meter.wall(done))
 }
 
-async fn ended(task: JoinHandle<u64>) -> u64 {
+async fn result(task: JoinHandle<u64>) -> u64 {
     task.await.map_or(0, count)
 }
 

@@ -11,6 +11,12 @@ pub(crate) trait OnDone<T>: Send {
     /// The place for the next one.
     fn next(&mut self) -> &mut Option<Callback<T>>;
 
+    /// Whether nothing of the user's runs in [`call`](Self::call), nothing waits there and nothing unwinds from it: it is called as it is
+    /// then.
+    fn is_own(&self) -> bool {
+        false
+    }
+
     /// The value, or why there is none, is lent to it.
     fn call(self: Box<Self>, result: Result<&T, &TaskError>);
 }

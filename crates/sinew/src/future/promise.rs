@@ -194,6 +194,10 @@ impl<T> Inner<T> {
     #[cold]
     fn call_one(&self, callback: Callback<T>) {
         let Some(result) = self.get() else { return };
+        if callback.is_own() {
+            // PERF: 20 of the 160 ns that an item of a group took.
+            return callback.call(result);
+        }
         let called = catch_unwind(AssertUnwindSafe(|| {
             current::without_waits(|| callback.call(result));
         }));

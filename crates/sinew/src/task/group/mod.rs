@@ -14,12 +14,14 @@ mod room;
 mod seat;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{CancelToken, Cause, Registration};
 use crate::error::{Error, ErrorKind, WaitError};
-use crate::future::{Promise, PromiseState, SharedFuture, TaskError};
+use crate::future::{Callback, Promise, PromiseState, SharedFuture, TaskError};
+use crate::scheduler::{current, unhandled};
 
 pub use policy::{CancelOn, TaskGroupBuilder};
 
@@ -134,17 +136,9 @@ impl<T: Send + Sync + 'static> Place<'_, T> {
         let seat = {
             let mut state = group.lock();
             state.reserved -= 1;
-            state.stats.active += 1;
-            state.stats.accepted += 1;
-            Seat::take(room, future, group, &mut state.seats)
+            group.seat(&mut state, room, future)
         };
-        // Who fires the token after this look finds the seat; if it was fired before nobody may.
-        if group.token.has_fired()
-            && let Some(cause) = group.token.cause()
-        {
-            future.cancel_because(cause);
-        }
-        future.on_done_with(seat);
+        group.leave_at(future, seat);
     }
 }
 
@@ -207,18 +201,12 @@ impl Shared {
     pub(super) fn reserve<T>(self: &Arc<Self>) -> Result<Place<'_, T>, NoPlace> {
         let room = Room::try_new();
         let mut state = self.lock();
-        let no_place = if state.stats.is_closed {
-            NoPlace::Closed
-        } else if state.stats.active + state.reserved >= self.limit {
-            NoPlace::Full
-        } else if room.is_none() {
-            NoPlace::NoMemory
-        } else {
-            state.reserved += 1;
-            return Ok(Place { group: self, room });
-        };
-        state.stats.rejected += 1;
-        Err(no_place)
+        let room = self.check_place(&mut state, room)?;
+        state.reserved += 1;
+        Ok(Place {
+            group: self,
+            room: Some(room),
+        })
     }
 
     /// The token of all that is in the group.
@@ -235,7 +223,60 @@ impl Shared {
         }
     }
 
-    /// An item has ended, and leaves its seat.
+    /// Takes the future in, where nothing is to be started: both steps in one.
+    fn add<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        future: &SharedFuture<T>,
+    ) -> Result<(), NoPlace> {
+        let room = Room::try_new();
+        let mut state = self.lock();
+        let room = self.check_place(&mut state, room)?;
+        let seat = self.seat(&mut state, room, future);
+        drop(state);
+        self.leave_at(future, seat);
+        Ok(())
+    }
+
+    /// Whether there is a place for an item whose memory this is.
+    fn check_place<R>(&self, state: &mut State, room: Option<R>) -> Result<R, NoPlace> {
+        let no_place = if state.stats.is_closed {
+            NoPlace::Closed
+        } else if state.stats.active + state.reserved >= self.limit {
+            NoPlace::Full
+        } else {
+            match room {
+                Some(room) => return Ok(room),
+                None => NoPlace::NoMemory,
+            }
+        };
+        state.stats.rejected += 1;
+        Err(no_place)
+    }
+
+    /// Takes a seat, which is to be left at the future when the lock is given back.
+    fn seat<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        state: &mut State,
+        room: Room<Seat<T>>,
+        future: &SharedFuture<T>,
+    ) -> Callback<T> {
+        state.stats.active += 1;
+        state.stats.accepted += 1;
+        Seat::take(room, future, self, &mut state.seats)
+    }
+
+    /// The last step, without the lock.
+    fn leave_at<T: Send + Sync + 'static>(&self, future: &SharedFuture<T>, seat: Callback<T>) {
+        // Who fires the token after this look finds the seat; if it was fired before nobody may.
+        if self.token.has_fired()
+            && let Some(cause) = self.token.cause()
+        {
+            future.cancel_because(cause);
+        }
+        future.on_done_with(seat);
+    }
+
+    /// An item has ended, and leaves its seat. Nothing waits here, and nothing unwinds.
     fn ended(&self, error: Option<&TaskError>, leave: impl FnOnce(&mut Seats)) {
         let mut state = self.lock();
         leave(&mut state.seats);
@@ -246,6 +287,21 @@ impl Shared {
         state.stats.is_cancelled |= stops;
         let done = state.take_done();
         drop(state);
+        if !stops && done.is_none() {
+            return;
+        }
+        // What follows is others' code.
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            current::without_waits(|| self.tell_of(end, stops, closes));
+        }));
+        finish(done);
+        if let Err(payload) = told {
+            unhandled::report_contained(0, payload);
+        }
+    }
+
+    /// An item's end closes the group, and stops it.
+    fn tell_of(&self, end: PromiseState, stops: bool, closes: bool) {
         if closes {
             self.closing.cancel("the group is closed");
         }
@@ -256,7 +312,6 @@ impl Shared {
                 _ => "the producer of one of the group is gone",
             });
         }
-        finish(done);
     }
 
     fn close(&self) -> bool {
@@ -345,9 +400,7 @@ impl TaskGroup {
     ///
     /// `Closed`; `Again` if as many are active as may be; `NoMemory`.
     pub fn add<T: Send + Sync + 'static>(&self, future: &SharedFuture<T>) -> Result<(), AddError> {
-        let place = self.shared.reserve().map_err(AddError)?;
-        place.commit(future);
-        Ok(())
+        self.shared.add(future).map_err(AddError)
     }
 
     /// Reserves a place, calls `starter`, which starts something and returns its future, and takes that in. If there is no place

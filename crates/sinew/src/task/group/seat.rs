@@ -177,6 +177,11 @@ impl<T: Send + Sync + 'static> OnDone<T> for Seat<T> {
         &mut self.next
     }
 
+    /// See [`Shared::ended`].
+    fn is_own(&self) -> bool {
+        true
+    }
+
     fn call(self: Box<Self>, result: Result<&T, &TaskError>) {
         self.group
             .ended(result.err(), |seats| seats.unlink(&self.links));

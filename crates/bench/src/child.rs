@@ -245,8 +245,7 @@ fn take_sample(workload: &str, side: &str, load: Load) -> Result<Sample, String>
         .iter()
         .find(|known| known.name == side)
         .ok_or("no such side")?;
-    // A server pins itself elsewhere.
-    if !workload.name.starts_with("echo") {
+    if !workload.on_all_cpus {
         machine::pin(cpus[0]).map_err(|error| error.to_string())?;
     }
     let sample = (side.run)(load)?;

@@ -1,7 +1,7 @@
 //! Workloads, peers and budgets: what `sinew bench` measures.
 //!
 //! A *workload* is one kind of work; its *sides* are the programs that do it: sinew's own, its peers, and
-//! sometimes a yardstick. Each *sample* is taken in a process of its own, pinned to one CPU; the sides of a workload
+//! sometimes a yardstick. Each *sample* is taken in a process of its own, pinned to one CPU unless the workload is about several; the sides of a workload
 //! take turns (A B A B …), and a figure is the median of its samples.
 //!
 //! | file | owns |

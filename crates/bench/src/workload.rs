@@ -8,7 +8,7 @@ use crate::meter::Sample;
 use crate::side::corosensei;
 use crate::side::{context, kinds, sinew, yardstick};
 #[cfg(feature = "peers")]
-use crate::side::{may, smol, tokio};
+use crate::side::{crossbeam, may, rayon, smol, threadpool, tokio};
 
 /// How much of a workload is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub struct Workload {
     pub quick: Load,
     /// Memory that must be available for the full size, in bytes.
     pub memory_bytes_min: u64,
+    /// Whether it runs on all CPUs; else on one.
+    pub on_all_cpus: bool,
     /// Who does it.
     pub sides: Vec<Side>,
 }
@@ -177,7 +179,7 @@ pub fn workloads() -> Vec<Workload> {
     let mut all = vec![resume(), create()];
     all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
     all.extend([spawn(), spawn_join(), pingpong(), channel(), mutex()]);
-    all.push(promise());
+    all.extend([promise(), pool(), group()]);
     all.extend(of_one_thread());
     all.extend([timers(), naps(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
@@ -192,6 +194,7 @@ fn resume() -> Workload {
         full: Load::new(1, 30_000_000),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew-context", [of_best_peer(1.0)], context::resume),
             own("sinew::coroutine", [of_best_peer(1.6)], sinew::resume),
@@ -210,6 +213,7 @@ fn create() -> Workload {
         full: Load::new(5_000_000, 1),
         quick: Load::new(1_000, 1),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew-context", [of_best_peer(1.0)], context::create),
             own("sinew::coroutine", [of_best_peer(1.6)], sinew::create),
@@ -233,6 +237,7 @@ fn yields(tasks: u64) -> Workload {
         full: Load::new(tasks, 5_000_000 / tasks),
         quick: Load::new(tasks, 3),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", budgets, sinew::yields),
             #[cfg(feature = "peers")]
@@ -253,6 +258,7 @@ fn spawn() -> Workload {
         full: Load::new(1_000_000, 1),
         quick: Load::new(3_000, 1),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(0.4)], sinew::spawn),
             #[cfg(feature = "peers")]
@@ -273,6 +279,7 @@ fn spawn_join() -> Workload {
         full: Load::new(1_000_000, 1),
         quick: Load::new(1_000, 1),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(0.3)], sinew::spawn_join),
             #[cfg(feature = "peers")]
@@ -293,6 +300,7 @@ fn pingpong() -> Workload {
         full: Load::new(1, 1_000_000),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(0.5)], sinew::pingpong),
             #[cfg(feature = "peers")]
@@ -313,6 +321,7 @@ fn channel() -> Workload {
         full: Load::new(4, 1_000_000),
         quick: Load::new(4, 1_000),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(0.8)], sinew::channel),
             #[cfg(feature = "peers")]
@@ -333,6 +342,7 @@ fn mutex() -> Workload {
         full: Load::new(1_000, 1_000),
         quick: Load::new(1_000, 16),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(0.8)], sinew::mutex),
             #[cfg(feature = "peers")]
@@ -355,6 +365,7 @@ fn of_one_thread() -> Vec<Workload> {
         full: Load::new(1, rounds),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own(
                 LOCAL,
@@ -425,11 +436,49 @@ fn promise() -> Workload {
         full: Load::new(1, 5_000_000),
         quick: Load::new(1, 1_000),
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(1.0)], sinew::promise),
             #[cfg(feature = "peers")]
             peer("tokio, oneshot", tokio::promise),
         ],
+    }
+}
+
+fn pool() -> Workload {
+    Workload {
+        name: "pool",
+        operation: "a job of a microsecond through a pool of two threads, 1,024 on their way at most; on all CPUs",
+        metrics: WALL,
+        full: Load::new(1, 1_000_000),
+        quick: Load::new(1, 2_000),
+        memory_bytes_min: 0,
+        on_all_cpus: true,
+        sides: vec![
+            // 1.1 times as many in the same time.
+            own("sinew", [of_best_peer(1.0 / 1.1)], sinew::pool),
+            #[cfg(feature = "peers")]
+            peer("tokio, spawn_blocking", tokio::pool),
+            #[cfg(feature = "peers")]
+            peer("crossbeam, a channel before threads", crossbeam::pool),
+            #[cfg(feature = "peers")]
+            peer("rayon, spawn", rayon::pool),
+            #[cfg(feature = "peers")]
+            peer("threadpool", threadpool::pool),
+        ],
+    }
+}
+
+fn group() -> Workload {
+    Workload {
+        name: "group",
+        operation: "take a future into a group of eight places, and complete it; the promise is made before",
+        metrics: CPU,
+        full: Load::new(1, 5_000_000),
+        quick: Load::new(1, 1_000),
+        memory_bytes_min: 0,
+        on_all_cpus: false,
+        sides: vec![own("sinew", [most(0, 150.0)], sinew::group)],
     }
 }
 
@@ -441,6 +490,7 @@ fn timers() -> Workload {
         full: Load::new(1_000_000, 1),
         quick: Load::new(1_000, 1),
         memory_bytes_min: 1 << 29,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [of_best_peer(0.3)], sinew::timers),
             own("sinew-core, the wheel alone", [], sinew::timer_wheel),
@@ -458,6 +508,7 @@ fn naps() -> Workload {
         full: Load::new(100_000, 1),
         quick: Load::new(100, 1),
         memory_bytes_min: 1 << 30,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [], sinew::naps),
             #[cfg(feature = "peers")]
@@ -474,6 +525,7 @@ fn sleepers() -> Workload {
         full: Load::new(1_000_000, 1),
         quick: Load::new(2_000, 1),
         memory_bytes_min: 6 << 30,
+        on_all_cpus: false,
         sides: vec![
             own("sinew", [most(0, 3_000.0), most(1, 4.6)], sinew::sleepers),
             #[cfg(feature = "peers")]
@@ -494,6 +546,8 @@ fn echo_over(connections: u64) -> Workload {
         full: Load::new(connections, 204_800 / connections),
         quick,
         memory_bytes_min: 0,
+        // A server and its client pin themselves.
+        on_all_cpus: true,
         sides: vec![
             own(
                 "sinew",

@@ -6,10 +6,26 @@ use std::task::{Wake, Waker};
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use sinew_core::sync::RawPromise;
+use sinew_core::sync::{Chained, RawPromise};
 use sinew_core::wait::Polled;
 
-type Promise = RawPromise<Box<u32>, u32>;
+type Promise = RawPromise<Box<u32>, Box<Callback>>;
+
+/// A callback that is told apart by a number.
+struct Callback {
+    number: u32,
+    next: Option<Box<Callback>>,
+}
+
+impl Chained for Box<Callback> {
+    fn next(&mut self) -> &mut Option<Self> {
+        &mut self.next
+    }
+}
+
+fn callback(number: u32) -> Box<Callback> {
+    Box::new(Callback { number, next: None })
+}
 
 struct Bell {
     rung: Mutex<bool>,
@@ -90,14 +106,16 @@ fn a_callback_left_during_the_completion_is_the_completers_or_comes_back() {
             let promise = promise.clone();
             thread::spawn(move || {
                 let callbacks = promise.complete(Box::new(1), 1).unwrap();
-                callbacks.collect::<Vec<_>>()
+                callbacks
+                    .map(|callback| callback.number)
+                    .collect::<Vec<_>>()
             })
         };
         let mut back = Vec::new();
-        for callback in [7, 8] {
-            if let Err(callback) = promise.add_callback(callback) {
+        for number in [7, 8] {
+            if let Err(callback) = promise.add_callback(callback(number)) {
                 assert_eq!(promise.get().map(|value| **value), Some(1));
-                back.push(callback);
+                back.push(callback.number);
             }
         }
         let mut all = completing.join().unwrap();

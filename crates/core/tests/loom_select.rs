@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 use loom::sync::Arc;
 use loom::thread;
 use loom_party::{Bell, Party, Shared, Value, check, number, shared, value};
-use sinew_core::sync::{Channel, Mode, RawEvent, RawPromise, RecvArm, SendArm};
+use sinew_core::sync::{Chained, Channel, Mode, RawEvent, RawPromise, RecvArm, SendArm};
 use sinew_core::wait::{Arm, Kind, Polled, Reason, Record, Turn, wait_any};
 
 const RECORD: Record = Record {
@@ -259,10 +259,19 @@ fn a_select_against_two_signals_and_a_cancel() {
     against_two_signals(Some(Reason::Cancelled));
 }
 
+/// Nobody leaves one here.
+struct NoCallback(Option<Box<NoCallback>>);
+
+impl Chained for Box<NoCallback> {
+    fn next(&mut self) -> &mut Option<Self> {
+        &mut self.0
+    }
+}
+
 /// A promise that is filled and an event that is set, both beside the select.
 fn against_a_completion_and_a_signal(rival: Option<Reason>) {
     check(3, move || {
-        let promise = Arc::new(RawPromise::<Box<u32>, ()>::new());
+        let promise = Arc::new(RawPromise::<Box<u32>, Box<NoCallback>>::new());
         let event = Arc::new(RawEvent::new(Mode::Auto));
         let completer = {
             let promise = promise.clone();

@@ -375,6 +375,7 @@ impl<T> JoinHandle<T> {
     /// go on and return all the same.
     ///
     /// From any thread; what the first call gave as the reason stands.
+    #[track_caller]
     pub fn cancel(&self, reason: impl Into<String>) {
         self.cancel_token().cancel(reason);
     }

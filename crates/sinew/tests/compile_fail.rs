@@ -123,7 +123,7 @@ fn ends_that_keep_a_place_and_arms_are_one_party_s_at_a_time() {
     is_send::<(broadcast::Receiver<u8>, watch::Receiver<u8>)>();
 }
 
-// contract: C1, C12, C14, C16, S4, Y10
+// contract: C1, C12, C14, C16, S4, T11, Y10
 #[test]
 fn what_must_not_compile_does_not() {
     let cases = trybuild::TestCases::new();

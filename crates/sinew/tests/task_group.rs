@@ -1,76 +1,22 @@
 //! Groups: futures of any origin that are closed, cancelled and waited for together; the counts are right at each moment.
 
+mod group_rig;
+
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use group_rig::{Counted, check, counted, rounds, settled};
 use sinew::future::{Promise, PromiseState, SharedFuture};
-use sinew::task::{
-    self, CancelOn, GroupStats, Outcome, StartError, TaskContext, TaskGroup, TaskPool,
-};
+use sinew::task::{self, CancelOn, Outcome, StartError, TaskContext, TaskGroup, TaskPool};
 use sinew::time::now;
 use sinew::{
     CancelToken, Error, ErrorKind, Scheduler, WaitError, park, run, spawn_local, yield_now,
 };
 
-/// Counts its drops.
-#[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-fn counted() -> (Counted, Arc<AtomicUsize>) {
-    let drops = Arc::new(AtomicUsize::new(0));
-    (Counted(drops.clone()), drops)
-}
-
-fn rounds(number: usize) -> usize {
-    let factor = std::env::var("SINEW_STRESS").map_or(1, |text| match text.as_str() {
-        "full" => 100,
-        text => text
-            .parse()
-            .unwrap_or_else(|_| panic!("SINEW_STRESS={text} is not a number")),
-    });
-    number * factor
-}
-
 fn oops() -> Error {
     Error::new(ErrorKind::Invalid, "oops")
-}
-
-/// What holds at any time.
-fn check(stats: GroupStats) {
-    assert_eq!(
-        stats.accepted,
-        stats.completed + stats.active as u64,
-        "{stats:?}"
-    );
-    assert_eq!(
-        stats.completed,
-        stats.succeeded + stats.failed + stats.cancelled + stats.closed,
-        "{stats:?}"
-    );
-    assert_eq!(
-        stats.first_stopped.is_some(),
-        stats.succeeded < stats.completed,
-        "{stats:?}"
-    );
-}
-
-/// Waits for the end and checks the counts.
-fn settled(group: &TaskGroup) -> GroupStats {
-    check(group.stats());
-    group.wait().unwrap();
-    let stats = group.stats();
-    check(stats);
-    assert!(stats.is_closed && stats.active == 0);
-    assert_eq!(group.done().state(), PromiseState::Resolved);
-    stats
 }
 
 /// A pending future in the group.

@@ -1,12 +1,13 @@
 //! The project's own rules, checked over the text of the repository.
 //!
 //! Owns the order in which things are read and printed. `contract` knows the rows and who cites
-//! them, `rule` what a source file must look like, `source` how to tell code from comments.
+//! them, `rule` what a source file must look like, `part` which parts know each other, `source` how to tell code from comments.
 //!
 //! - I1: every rule is a function of texts to breaches, so that each has a test in which it fails.
 //! - I2: a breach names the file, the line where there is one, and what to do.
 
 mod contract;
+mod part;
 mod rule;
 mod source;
 #[cfg(test)]
@@ -99,6 +100,7 @@ fn check(texts: &Texts) -> (String, Vec<Breach>) {
     for (path, text) in &texts.sources {
         rule::check(path, text, &mut breaches);
     }
+    part::check(&texts.sources, &mut breaches);
     rule::check_unsafe_list(&texts.sources, &texts.assumptions, &mut breaches);
     breaches.sort();
     (contract::report(&rows, &citations), breaches)

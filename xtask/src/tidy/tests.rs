@@ -319,3 +319,72 @@ fn comments_and_literals_are_told_from_code() {
     same("a \"unclosed", "a");
     same("a /* unclosed", "a");
 }
+
+/// The breaches of the parts' rule in one file beside a front.
+fn part_breaches(path: &str, text: &str) -> Vec<String> {
+    let front = "pub use group::TaskGroup;\npub use job::{Task, TaskEnd};\npub use pool::{PoolStats, TaskPool};\n";
+    let sources = BTreeMap::from([
+        ("crates/sinew/src/task/mod.rs".to_owned(), front.to_owned()),
+        (path.to_owned(), text.to_owned()),
+    ]);
+    let mut breaches = Vec::new();
+    part::check(&sources, &mut breaches);
+    breaches.iter().map(ToString::to_string).collect()
+}
+
+// contract: T23
+#[test]
+fn parts_name_only_what_they_are_made_of() {
+    let broken = [
+        ("future/a.rs", "use crate::task::TaskGroup;\n"),
+        ("future/a.rs", "fn a(_: &crate::task::Task) {}\n"),
+        ("task/job.rs", "use crate::task::pool::Shared;\n"),
+        ("task/job.rs", "use super::pool::Shared;\n"),
+        ("task/context.rs", "use crate::task::{Task, TaskPool};\n"),
+        ("task/group/mod.rs", "use crate::task::TaskPool;\n"),
+        ("task/group/mod.rs", "use crate::task::Task;\n"),
+        (
+            "task/pool/mod.rs",
+            "use crate::task::{Task, group::{A, B}};\n",
+        ),
+        ("task/coroutine.rs", "use crate::task::PoolStats;\n"),
+        (
+            "task/worker/mod.rs",
+            "fn a() { crate::task::coroutine::spawn(); }\n",
+        ),
+        ("task/bridge/pool.rs", "use crate::task::worker::A;\n"),
+        ("task/bridge/mod.rs", "use crate::task::pool::A;\n"),
+        ("task/novelty.rs", "fn a() {}\n"),
+    ];
+    for (path, text) in broken {
+        let breaches = part_breaches(&format!("crates/sinew/src/{path}"), text);
+        assert_eq!(breaches.len(), 1, "{path}: {text:?}: {breaches:?}");
+    }
+    let kept = [
+        (
+            "future/a.rs",
+            "// crate::task\nuse crate::error::Error;\nuse std::task::Poll;\n",
+        ),
+        (
+            "task/job.rs",
+            "use crate::task::context::Host;\nuse crate::task::{Task, TaskEnd};\n",
+        ),
+        (
+            "task/group/mod.rs",
+            "use crate::future::Promise;\nuse super::Shared;\n",
+        ),
+        (
+            "task/pool/mod.rs",
+            "use crate::task::{Task, job::{Job, Work}, TaskPool};\n",
+        ),
+        (
+            "task/bridge/pool.rs",
+            "use crate::task::{Task, TaskGroup, TaskPool};\n",
+        ),
+        ("scheduler/a.rs", "use crate::task::TaskPool;\n"),
+    ];
+    for (path, text) in kept {
+        let breaches = part_breaches(&format!("crates/sinew/src/{path}"), text);
+        assert_eq!(breaches, [] as [String; 0], "{path}: {text:?}");
+    }
+}

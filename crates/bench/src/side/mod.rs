@@ -8,10 +8,16 @@ pub(crate) mod context;
 pub(crate) mod corosensei;
 pub(crate) mod kinds;
 #[cfg(feature = "peers")]
+pub(crate) mod crossbeam;
+#[cfg(feature = "peers")]
 pub(crate) mod may;
+#[cfg(feature = "peers")]
+pub(crate) mod rayon;
 pub(crate) mod sinew;
 #[cfg(feature = "peers")]
 pub(crate) mod smol;
+#[cfg(feature = "peers")]
+pub(crate) mod threadpool;
 #[cfg(feature = "peers")]
 pub(crate) mod tokio;
 pub(crate) mod yardstick;
@@ -30,8 +36,32 @@ const YIELD_EVERY: u64 = 16;
 const TIMERS_WITHIN: Duration = Duration::from_secs(2);
 /// How long a few timers take, each.
 const TIMERS_APART: Duration = Duration::from_micros(20);
+/// How many steps a job of the `pool` workload takes.
+const JOB_STEPS: u32 = 690;
 /// Longer than any run takes.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+
+/// How many threads run the jobs of the `pool` workload.
+const POOL_THREADS: usize = 2;
+/// How many of its jobs may be on their way.
+const POOL_WINDOW: usize = 1_024;
+
+/// A job of about a microsecond: a chain of dependent steps, which no compiler shortens.
+#[inline(never)]
+fn job(seed: u64) -> u64 {
+    let mut x = seed.wrapping_mul(2).wrapping_add(1);
+    for _ in 0..JOB_STEPS {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    x | 1
+}
+
+/// Counts a job that was done; its result is used.
+fn count(result: u64) -> u64 {
+    std::hint::black_box(result) & 1
+}
 
 /// The delays of so many timers.
 fn delays(timers: u64) -> Delays {

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "timers are linked into a bare wheel by address")]
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,15 +11,19 @@ use std::time::Duration;
 use rustix::thread::nanosleep;
 use rustix::time::Timespec;
 use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
-use sinew::future::Promise;
+use sinew::future::{Promise, SharedFuture};
 use sinew::sync::{Mutex, channel};
+use sinew::task::{Outcome, TaskGroup, TaskPool};
 use sinew::time::Timer;
 use sinew::{JoinHandle, WaitError, spawn_local, yield_now};
 use sinew_core::timer::{TimerNode, Wheel};
 
-use super::{CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, YIELD_EVERY, delays};
+use super::{
+    CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, POOL_THREADS, POOL_WINDOW, YIELD_EVERY, count, delays,
+    job,
+};
 use crate::machine;
-use crate::meter::{Meter, Sample, now};
+use crate::meter::{Meter, Sample, cpu_time, now, per};
 use crate::workload::Load;
 
 /// Joins all and sums what they counted.
@@ -46,6 +51,79 @@ pub(crate) fn promise(load: Load) -> Result<Sample, String> {
         done
     });
     Ok(meter.wall(done))
+}
+
+/// Jobs in a pool, submitted by a plain thread, with the same window as the peers have.
+pub(crate) fn pool(load: Load) -> Result<Sample, String> {
+    let pool = TaskPool::builder()
+        .threads(POOL_THREADS)
+        .queue_limit(POOL_WINDOW)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let meter = Meter::start();
+    let mut window = VecDeque::with_capacity(POOL_WINDOW);
+    let mut done = 0;
+    for round in 0..load.operations() {
+        if window.len() == POOL_WINDOW
+            && let Some(oldest) = window.pop_front()
+        {
+            done += ended(&oldest);
+        }
+        let submitted = pool.submit(move |_| Outcome::Success(job(round)));
+        window.push_back(submitted.map_err(|error| error.to_string())?);
+    }
+    for rest in window {
+        done += ended(&rest);
+    }
+    Ok(meter.wall(done))
+}
+
+fn ended(future: &SharedFuture<u64>) -> u64 {
+    uncancelled(future.wait());
+    match future.get() {
+        Some(Ok(result)) => count(*result),
+        _ => 0,
+    }
+}
+
+/// A promise's future is taken into a group of eight places, and completes there; the promise is made beforehand.
+#[expect(clippy::unnecessary_wraps, reason = "as every side")]
+pub(crate) fn group(load: Load) -> Result<Sample, String> {
+    const PLACES: usize = 8;
+    let group = TaskGroup::builder().limit(PLACES).build();
+    // The cost of the promises themselves is another workload's: they are made before the clock runs, in batches.
+    let mut spent = Duration::ZERO;
+    let mut done = 0;
+    let mut batch = Vec::with_capacity(10_000);
+    while done < load.operations() {
+        let size = (load.operations() - done).min(10_000);
+        batch.extend((0..size).map(|_| Promise::<u64>::new()));
+        let begin = cpu_time();
+        let mut active = VecDeque::with_capacity(PLACES);
+        for (promise, future) in batch.drain(..) {
+            if active.len() == PLACES
+                && let Some((oldest, future)) = active.pop_front()
+            {
+                done += complete(oldest, &future);
+            }
+            group.add(&future).expect("there is a place");
+            active.push_back((promise, future));
+        }
+        for (rest, future) in active {
+            done += complete(rest, &future);
+        }
+        spent += cpu_time().saturating_sub(begin);
+    }
+    assert_eq!(group.stats().succeeded, done);
+    Ok(Sample {
+        done,
+        values: vec![per(spent, done)],
+    })
+}
+
+fn complete(promise: Promise<u64>, future: &SharedFuture<u64>) -> u64 {
+    promise.resolve(1).expect("it is pending");
+    u64::from(future.is_done())
 }
 
 /// What makes the body of [`resume`] return.

@@ -1,6 +1,7 @@
 //! tokio: its `current_thread` runtime. The root of each workload is a task, as it is in a program.
 #![expect(unsafe_code, reason = "timers are pinned in place, as in a task")]
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Sleep, sleep};
 
-use super::{CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, YIELD_EVERY, delays};
+use super::{
+    CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, POOL_THREADS, POOL_WINDOW, YIELD_EVERY, count, delays,
+    job,
+};
 use crate::machine;
 use crate::meter::{Meter, Sample};
 use crate::workload::Load;
@@ -138,6 +142,36 @@ pub(crate) fn channel(load: Load) -> Result<Sample, String> {
         join_all((0..CONSUMERS).map(consume).collect()).await
     })?;
     Ok(meter.wall(done))
+}
+
+/// Its threads for what blocks, of which there are as many as may run; their queue is without bound, so a window bounds it.
+pub(crate) fn pool(load: Load) -> Result<Sample, String> {
+    let runtime = Builder::new_current_thread()
+        .max_blocking_threads(POOL_THREADS)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let meter = Meter::start();
+    let done = runtime.block_on(async move {
+        let mut window = VecDeque::with_capacity(POOL_WINDOW);
+        let mut done = 0;
+        for round in 0..load.operations() {
+            if window.len() == POOL_WINDOW
+                && let Some(oldest) = window.pop_front()
+            {
+                done += result(oldest).await;
+            }
+            window.push_back(tokio::task::spawn_blocking(move || job(round)));
+        }
+        for rest in window {
+            done += result(rest).await;
+        }
+        done
+    });
+    Ok(meter.wall(done))
+}
+
+async fn result(task: JoinHandle<u64>) -> u64 {
+    task.await.map_or(0, count)
 }
 
 pub(crate) fn promise(load: Load) -> Result<Sample, String> {

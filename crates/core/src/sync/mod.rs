@@ -34,7 +34,7 @@ pub use raw_once::{Begin, NOT_AN_ID, RawOnce, TryBegin, Turn};
 pub use raw_pool::{
     DrainArm, DrainProbe, Figures, Full, JobEnd, Link, Next, RawPool, RoomArm, RoomProbe,
 };
-pub use raw_promise::{Callbacks, PromiseArm, RawPromise};
+pub use raw_promise::{Callbacks, Chained, PromiseArm, RawPromise};
 pub use raw_rwlock::RawRwLock;
 pub use raw_semaphore::{Overflow, RawSemaphore, TryDown};
 pub use raw_wait_group::{CountError, RawWaitGroup, WaitGroupArm};

@@ -21,7 +21,6 @@
 
 mod polled;
 
-use alloc::boxed::Box;
 use core::fmt;
 use core::mem::{self, MaybeUninit};
 use core::ptr;
@@ -36,31 +35,32 @@ const DONE: u32 = 2;
 const WAITED: u32 = 4;
 const END_SHIFT: u32 = 8;
 
+/// What is called at the end, with its place in the promise's list in itself: to leave it allocates nothing.
+pub trait Chained: Sized {
+    /// The place for the next one in the list.
+    fn next(&mut self) -> &mut Option<Self>;
+}
+
 /// A place for one value of type `V`, with callbacks of type `C`.
-pub struct RawPromise<V, C> {
+pub struct RawPromise<V, C: Chained> {
     word: AtomicU32,
     value: UnsafeCell<MaybeUninit<V>>,
     list: Lock<List<C>>,
 }
 
 /// Who is to be told.
-pub struct List<C> {
+pub struct List<C: Chained> {
     waiters: Queue,
     /// The newest one first.
-    callbacks: Option<Box<Link<C>>>,
-}
-
-struct Link<C> {
-    callback: C,
-    next: Option<Box<Link<C>>>,
+    callbacks: Option<C>,
 }
 
 // SAFETY: the value and the callbacks go with it.
-unsafe impl<V: Send, C: Send> Send for RawPromise<V, C> {}
+unsafe impl<V: Send, C: Chained + Send> Send for RawPromise<V, C> {}
 // SAFETY: several threads may read the value at once; callbacks are moved out under the lock.
-unsafe impl<V: Send + Sync, C: Send> Sync for RawPromise<V, C> {}
+unsafe impl<V: Send + Sync, C: Chained + Send> Sync for RawPromise<V, C> {}
 
-impl<V, C> RawPromise<V, C> {
+impl<V, C: Chained> RawPromise<V, C> {
     /// A place that is empty.
     #[must_use]
     pub fn new() -> Self {
@@ -182,18 +182,14 @@ impl<V, C> RawPromise<V, C> {
     /// # Errors
     ///
     /// It comes back if there is a value already: the caller calls it.
-    pub fn add_callback(&self, callback: C) -> Result<(), C> {
-        let mut link = Box::new(Link {
-            callback,
-            next: None,
-        });
+    pub fn add_callback(&self, mut callback: C) -> Result<(), C> {
         let mut list = self.list.lock();
         if self.is_done_or_waited() {
             drop(list);
-            return Err(link.callback);
+            return Err(callback);
         }
-        link.next = list.callbacks.take();
-        list.callbacks = Some(link);
+        *callback.next() = list.callbacks.take();
+        list.callbacks = Some(callback);
         Ok(())
     }
 
@@ -243,13 +239,13 @@ impl<V, C> RawPromise<V, C> {
 }
 
 /// Looks whether a promise has its value.
-pub struct FilledProbe<'a, V, C>(&'a RawPromise<V, C>);
+pub struct FilledProbe<'a, V, C: Chained>(&'a RawPromise<V, C>);
 
 /// Waits for a promise's value, as one of several things of which one happens.
 pub type PromiseArm<'a, V, C> = QueueArm<'a, List<C>, FilledProbe<'a, V, C>>;
 
 // SAFETY: the one queue of the promise's waiters; whoever fills it and sees that somebody waits takes the lock and claims them all.
-unsafe impl<V, C> Probe<List<C>> for FilledProbe<'_, V, C> {
+unsafe impl<V, C: Chained> Probe<List<C>> for FilledProbe<'_, V, C> {
     fn take(&self, _: &mut List<C>) -> Option<Reason> {
         self.0.end().map(|_| Reason::Woken)
     }
@@ -264,31 +260,31 @@ unsafe impl<V, C> Probe<List<C>> for FilledProbe<'_, V, C> {
     }
 }
 
-impl<V, C> fmt::Debug for FilledProbe<'_, V, C> {
+impl<V, C: Chained> fmt::Debug for FilledProbe<'_, V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilledProbe").finish_non_exhaustive()
     }
 }
 
-impl<C> fmt::Debug for List<C> {
+impl<C: Chained> fmt::Debug for List<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("List").finish_non_exhaustive()
     }
 }
 
-impl<V, C> Default for RawPromise<V, C> {
+impl<V, C: Chained> Default for RawPromise<V, C> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<V, C> Drop for RawPromise<V, C> {
+impl<V, C: Chained> Drop for RawPromise<V, C> {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
-impl<V, C> fmt::Debug for RawPromise<V, C> {
+impl<V, C: Chained> fmt::Debug for RawPromise<V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawPromise")
             .field("end", &self.end())
@@ -298,34 +294,34 @@ impl<V, C> fmt::Debug for RawPromise<V, C> {
 
 /// The callbacks of a promise, in the order in which they were added.
 #[must_use = "whoever completes a promise calls its callbacks"]
-pub struct Callbacks<C> {
-    first: Option<Box<Link<C>>>,
+pub struct Callbacks<C: Chained> {
+    first: Option<C>,
 }
 
-impl<C> Callbacks<C> {
+impl<C: Chained> Callbacks<C> {
     /// Turns the list around.
-    fn in_order(mut newest: Option<Box<Link<C>>>) -> Self {
+    fn in_order(mut newest: Option<C>) -> Self {
         let mut first = None;
-        while let Some(mut link) = newest {
-            newest = mem::replace(&mut link.next, first);
-            first = Some(link);
+        while let Some(mut callback) = newest {
+            newest = mem::replace(callback.next(), first);
+            first = Some(callback);
         }
         Self { first }
     }
 }
 
-impl<C> Iterator for Callbacks<C> {
+impl<C: Chained> Iterator for Callbacks<C> {
     type Item = C;
 
     #[inline]
     fn next(&mut self) -> Option<C> {
-        let link = *self.first.take()?;
-        self.first = link.next;
-        Some(link.callback)
+        let mut callback = self.first.take()?;
+        self.first = callback.next().take();
+        Some(callback)
     }
 }
 
-impl<C> Drop for Callbacks<C> {
+impl<C: Chained> Drop for Callbacks<C> {
     /// One after the other: a long list needs no deep stack.
     fn drop(&mut self) {
         for callback in self {
@@ -334,13 +330,13 @@ impl<C> Drop for Callbacks<C> {
     }
 }
 
-impl<C> Drop for List<C> {
+impl<C: Chained> Drop for List<C> {
     fn drop(&mut self) {
         drop(Callbacks::in_order(self.callbacks.take()));
     }
 }
 
-impl<C> fmt::Debug for Callbacks<C> {
+impl<C: Chained> fmt::Debug for Callbacks<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Callbacks").finish_non_exhaustive()
     }

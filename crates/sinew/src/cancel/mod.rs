@@ -23,6 +23,7 @@ pub(crate) use record::Times;
 pub use limited::{shield, timeout, timeout_deadline};
 
 use std::collections::VecDeque;
+use std::panic::Location;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
@@ -50,12 +51,15 @@ pub struct Cause {
     pub reason: Arc<str>,
     /// The id of the coroutine that cancelled; 0 for a plain thread or a deadline.
     pub who: u64,
+    /// Where in the source; `None` for a deadline.
+    pub from: Option<&'static Location<'static>>,
     /// When.
     pub when: Instant,
 }
 
 impl Cause {
     /// That the calling party cancels now.
+    #[track_caller]
     pub(crate) fn now(reason: String) -> Self {
         let who = match place() {
             Place::Coroutine(_, block) => block.id(),
@@ -64,6 +68,7 @@ impl Cause {
         Self {
             reason: Arc::from(reason),
             who,
+            from: Some(Location::caller()),
             when: clock::now(),
         }
     }
@@ -205,6 +210,7 @@ impl CancelToken {
     /// # Panics
     ///
     /// With the first panic of a callback, after all of them have run.
+    #[track_caller]
     pub fn cancel(&self, reason: impl Into<String>) {
         self.fire(Cause::now(reason.into()));
     }
@@ -326,6 +332,7 @@ impl CancelToken {
         self.fire(Cause {
             reason: Arc::from("the deadline passed"),
             who: 0,
+            from: None,
             when: clock::now(),
         });
     }

@@ -24,19 +24,41 @@ pub(crate) struct TaskEstate {
     /// In whose place it is; null for a thread that is ending.
     host: *const Estate,
     below: Cell<*const Self>,
+    /// The executor for which the task is run or ended, as an identity; null if that has none.
+    executor: *const (),
     estate: Estate,
 }
 
 impl TaskEstate {
     /// Calls `f` in an estate of its own, which is settled afterwards if `f` has not done that.
     pub(crate) fn within<R>(f: impl FnOnce(&Estate) -> R) -> R {
+        Self::within_of(ptr::null(), f)
+    }
+
+    /// The same, on behalf of this executor.
+    pub(crate) fn within_of<R>(executor: *const (), f: impl FnOnce(&Estate) -> R) -> R {
         let task = Self {
             host: Estate::with_host(as_pointer),
             below: Cell::new(ptr::null()),
+            executor,
             estate: Estate::new(false, None),
         };
         let linked = Linked::new(&task);
         f(&linked.0.estate)
+    }
+
+    /// Whether the calling party runs or ends a task on behalf of this executor.
+    pub(crate) fn is_inside(executor: *const ()) -> bool {
+        let host = Estate::with_host(as_pointer);
+        let mut at = current::tasks().get();
+        // SAFETY: I1: on this thread, and the caller stays in the tasks' frames.
+        while let Some(task) = unsafe { at.as_ref() } {
+            if ptr::eq(task.host, host) && ptr::eq(task.executor, executor) {
+                return true;
+            }
+            at = task.below.get();
+        }
+        false
     }
 
     /// The estate of the task that runs in this host's place, if one does.

@@ -27,8 +27,11 @@
 //! `State`), and if it panics the panic goes to the unhandled hook.
 
 mod block_on;
+mod callback;
 mod combine;
 mod counted;
+mod driven;
+mod end;
 mod io;
 mod join;
 mod news;
@@ -39,11 +42,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
 pub use block_on::{block_on, block_on_deadline, block_on_timeout};
+pub(crate) use callback::{Callback, OnDone};
 pub use combine::{all, any, race};
+pub use driven::{Driven, shared};
+pub use end::EndRecord;
+pub(crate) use end::{Begun, Filled};
 pub use io::{Async, AsyncStream};
 pub use join::JoinFuture;
 pub use news::{BroadcastFuture, ChangeFuture};
-pub(crate) use promise::Callback;
 pub use promise::{Promise, PromiseFuture, PromiseState, PromiseWait, SharedFuture, TaskError};
 pub use waits::{CancelFuture, EventFuture, RecvFuture, SendFuture, WaitGroupFuture};
 

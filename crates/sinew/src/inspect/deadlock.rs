@@ -16,6 +16,7 @@
 //!
 //! The picture is taken in `graph`, over all schedulers, from any thread. What follows from it for a scheduler that has nothing to run is in
 //! `proof`.
+mod crews;
 mod graph;
 mod proof;
 mod watch;
@@ -24,6 +25,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
+
+use sinew_core::sync::NOT_AN_ID;
 
 use crate::inspect::Wait;
 use crate::inspect::deadlock::graph::{Graph, Node};
@@ -38,7 +41,7 @@ pub use watch::{DeadlockHook, on_deadlock};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Member {
-    /// Its id.
+    /// Its id; for a thread of a pool a number that no coroutine has.
     pub id: u64,
     /// The name that it was given.
     pub name: Option<Arc<str>>,
@@ -52,13 +55,15 @@ pub struct Member {
 
 impl Member {
     fn fmt_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\n  #{}", self.id)?;
+        f.write_str("\n  ")?;
+        fmt_id(f, self.id)?;
         if let Some(name) = &self.name {
             write!(f, " {name:?}")?;
         }
         write!(f, " waits in {}", self.wait.what)?;
         if let Some(next) = self.wait.owner {
-            write!(f, " for #{next}")?;
+            f.write_str(" for ")?;
+            fmt_id(f, next)?;
         }
         let Self {
             waiting,
@@ -66,6 +71,14 @@ impl Member {
             ..
         } = self;
         write!(f, ", for {waiting:.3?} so far, spawned at {spawned_at}")
+    }
+}
+
+/// A coroutine's id; a thread has none that would tell anything.
+fn fmt_id(f: &mut fmt::Formatter<'_>, id: u64) -> fmt::Result {
+    match id {
+        NOT_AN_ID.. => f.write_str("a thread"),
+        id => write!(f, "#{id}"),
     }
 }
 
@@ -100,6 +113,10 @@ impl fmt::Display for Cycle {
 ///
 /// A wait with a deadline, its own or a [`timeout`](crate::timeout)'s or a cancel token's, is in no cycle. Cycles of joins
 /// alone are refused when they would close ([`JoinHandle::wait`](crate::JoinHandle::wait)), so those seen here go over several schedulers.
+///
+/// Pools wait for each other too: if every thread of a pool waits, without a deadline, for room in pools, for the drain of pools, or for the
+/// end of tasks that pools are to run, and so do the threads of all of those, that is a cycle of one thread of each. So it is if a pool's
+/// threads all wait for tasks of their own pool.
 ///
 /// They are found from any thread, whatever schedulers the members are of, and whatever else goes on beside them. If nothing else
 /// does, [`crate::run`] ends with a report of its own ([`Deadlock`]).
@@ -142,6 +159,7 @@ pub fn deadlocks() -> Vec<Cycle> {
         .cycles(&graph.still)
         .into_iter()
         .filter_map(|path| Cycle::of(&graph, &path))
+        .chain(crews::cycles())
         .collect()
 }
 

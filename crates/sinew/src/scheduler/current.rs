@@ -14,6 +14,7 @@ use sinew_core::sync::NOT_AN_ID;
 use crate::coroutine::{Estate, TaskEstate};
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
+use crate::scheduler::crew::{self, Awaited};
 use crate::scheduler::limit::Limit;
 
 thread_local! {
@@ -33,6 +34,14 @@ thread_local! {
     static TASKS: Cell<*const TaskEstate> = const { Cell::new(ptr::null()) };
     /// The pool that the thread is a worker of, as an identity.
     static POOL: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    /// The thread's place in the crew of that pool.
+    static CREW_PLACE: Cell<*const crew::Place> = const { Cell::new(ptr::null()) };
+    /// Whether it is the only worker of that pool.
+    static IS_SOLE: Cell<bool> = const { Cell::new(false) };
+    /// What the thread is about to wait for.
+    static AWAITED: Cell<Option<Awaited>> = const { Cell::new(None) };
+    /// What the worker that the thread is has for its tasks.
+    static WORKER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
     static ESTATE: Estate = const { Estate::of_thread() };
 }
@@ -172,9 +181,47 @@ pub(crate) fn tasks<'a>() -> &'a Cell<*const TaskEstate> {
     TASKS.with(|tasks| unsafe { &*ptr::from_ref(tasks) })
 }
 
-/// Says that the thread is a worker of this pool, to its end.
-pub(crate) fn set_pool(pool: *const ()) {
+/// Says that the thread is a worker of this pool, whether the only one, and what its place in the pool's crew is.
+pub(super) fn set_pool(pool: *const (), place: *const crew::Place, is_sole: bool) {
     POOL.set(pool);
+    CREW_PLACE.set(place);
+    IS_SOLE.set(is_sole);
+}
+
+/// The thread's place in its crew; null if it is in none.
+pub(super) fn place_in_crew() -> *const crew::Place {
+    CREW_PLACE.get()
+}
+
+/// Whether the thread is the only one that could do what this executor is to do.
+pub(crate) fn is_sole_worker_of(executor: usize) -> bool {
+    IS_SOLE.get() && POOL.get().addr() == executor
+}
+
+/// What the thread's plain code is about to wait for, if an executor is to do it.
+pub(super) fn awaited() -> Option<Awaited> {
+    AWAITED.get()
+}
+
+/// Runs a wait of the thread's plain code for something that an executor is to do.
+pub(crate) fn awaiting<R>(awaited: Awaited, wait: impl FnOnce() -> R) -> R {
+    if CREW_PLACE.get().is_null() || !matches!(place(), Place::Thread) {
+        return wait();
+    }
+    AWAITED.set(Some(awaited));
+    let result = wait();
+    AWAITED.set(None);
+    result
+}
+
+/// Says what the tasks of the worker find that the thread is; null if it is none any more.
+pub(crate) fn set_worker(local: *const ()) {
+    WORKER.set(local);
+}
+
+/// What [`set_worker`] said last.
+pub(crate) fn worker() -> *const () {
+    WORKER.get()
 }
 
 /// Whether the thread is a worker of this pool.

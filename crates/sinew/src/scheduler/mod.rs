@@ -34,6 +34,7 @@
 pub(crate) mod alarm;
 pub(crate) mod block;
 pub(crate) mod body;
+pub(crate) mod crew;
 pub(crate) mod current;
 pub(crate) mod cycle;
 pub(crate) mod door;
@@ -51,6 +52,7 @@ mod ready;
 mod remote;
 pub(crate) mod run;
 pub(crate) mod seen;
+mod serve;
 #[cfg(sinew_shuffle)]
 mod shuffle;
 pub(crate) mod slab;

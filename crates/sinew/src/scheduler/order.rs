@@ -247,6 +247,7 @@ impl std::error::Error for NotFound {}
 ///     assert_eq!(parked.join().unwrap(), Err(sinew::WaitError::Cancelled));
 /// });
 /// ```
+#[track_caller]
 pub fn cancel_id(id: u64, reason: impl Into<String>) -> Result<(), NotFound> {
     stop(id, Cause::now(reason.into()))
 }
@@ -265,6 +266,7 @@ pub fn cancel_id(id: u64, reason: impl Into<String>) -> Result<(), NotFound> {
 /// # Errors
 ///
 /// As for [`cancel_id`].
+#[track_caller]
 pub fn cancel_id_within(
     id: u64,
     reason: impl Into<String>,

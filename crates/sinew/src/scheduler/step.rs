@@ -117,7 +117,7 @@ impl Scheduler {
         Ok(progress)
     }
 
-    fn run_by_hand(&self, deadline_ns: Option<u64>) -> Result<Progress, StateError> {
+    pub(super) fn run_by_hand(&self, deadline_ns: Option<u64>) -> Result<Progress, StateError> {
         let running = self.enter()?;
         self.stoppable.set(true);
         let progress = self.run_loop(Until {

@@ -20,6 +20,7 @@ use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
 use crate::scheduler::block::{Block, flag};
+use crate::scheduler::crew;
 use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::limit::{self, Limit};
 use crate::sys::clock;
@@ -193,7 +194,9 @@ impl<'a> Waiting<'a> {
         let party = self.thread.get().cast::<ThreadParty>();
         // SAFETY: `party` initialised it for this wait.
         let party = unsafe { &*party };
+        let stopped = crew::stop(&party.waiter, deadline_ns);
         let reason = party.wait(deadline_ns);
+        drop(stopped);
         self.withdraw();
         reason
     }

@@ -14,8 +14,9 @@ use crate::future::SharedFuture;
 use crate::scheduler::body::drop_payload;
 use crate::scheduler::post::SchedulerHandle;
 use crate::scheduler::spawn::Builder;
+use crate::task::context::Host;
 use crate::task::job::{Job, Order, Work};
-use crate::task::pool::SubmitErrorKind;
+use crate::task::refused::SubmitErrorKind;
 use crate::task::{IntoOutcome, SubmitError, TaskContext};
 
 /// A task that is accepted and has not started.
@@ -27,7 +28,7 @@ impl Start {
     /// Runs the task, in its coroutine.
     fn run(mut self) {
         if let Some(mut work) = self.work.take() {
-            work.decide(Order::Run, None);
+            work.decide(Order::Run, Host::default());
             if let Some(payload) = work.publish() {
                 resume_unwind(payload);
             }
@@ -49,7 +50,7 @@ impl Drop for Start {
                 "the scheduler was closed before the task started",
             ))
         };
-        work.decide(order, None);
+        work.decide(order, Host::default());
         // What does not run is not unwound by force.
         if let Some(payload) = work.publish() {
             drop_payload(payload);

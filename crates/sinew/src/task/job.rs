@@ -8,6 +8,7 @@
 //! - I3. Nothing unwinds out of `decide` and `publish`.
 #![expect(unsafe_code, reason = "takes the value of an exit")]
 
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
@@ -17,10 +18,11 @@ use sinew_core::sync::JobEnd;
 use crate::cancel::CancelToken;
 use crate::coroutine::{Estate, TaskEstate};
 use crate::error::{Error, ErrorKind};
-use crate::future::{Promise, SharedFuture, TaskError};
+use crate::future::{Begun, Promise, SharedFuture, TaskError};
 use crate::join;
 use crate::scheduler::body::{Payload, drop_payload, drop_quietly};
 use crate::scheduler::{exit, forced, unhandled};
+use crate::task::context::Host;
 use crate::task::{IntoOutcome, Outcome, TaskContext};
 
 /// How a task is to end.
@@ -38,8 +40,8 @@ pub(crate) trait Work: Send {
     /// Whether it was asked to stop. Fires nothing and calls nothing of the user's: for use under a lock.
     fn is_unwanted(&self) -> bool;
 
-    /// Brings the job to its end, which is not published yet. `executor` fires when everything of the executor is to stop.
-    fn decide(&mut self, order: Order, executor: Option<&CancelToken>) -> JobEnd;
+    /// Brings the job to its end, which is not published yet.
+    fn decide(&mut self, order: Order, host: Host<'_>) -> JobEnd;
 
     /// Ends the future. Returns a forced unwind that went through the closure, for the caller to go on with.
     fn publish(self: Box<Self>) -> Option<Payload>;
@@ -50,6 +52,8 @@ pub(crate) struct Job<F, R: IntoOutcome> {
     body: Option<F>,
     outcome: Option<Outcome<R::Value>>,
     promise: Option<Promise<R::Value>>,
+    /// Whether the closure was called.
+    has_begun: bool,
     forced: Option<Payload>,
 }
 
@@ -85,6 +89,7 @@ where
             body: Some(body),
             outcome: None,
             promise: Some(promise),
+            has_begun: false,
             forced: None,
         });
         (job, future)
@@ -105,16 +110,12 @@ where
     R: IntoOutcome + 'static,
 {
     /// Runs the closure. What it left in the estate is there still.
-    fn call(
-        &mut self,
-        body: F,
-        executor: Option<&CancelToken>,
-        estate: &Estate,
-    ) -> Outcome<R::Value> {
+    fn call(&mut self, body: F, host: Host<'_>, estate: &Estate) -> Outcome<R::Value> {
+        self.has_begun = true;
         let Some(promise) = &self.promise else {
             unreachable!("a job is decided before it is published")
         };
-        let context = TaskContext::new(promise.requests(), executor, estate);
+        let context = TaskContext::new(promise.requests(), host, estate);
         let called = catch_unwind(AssertUnwindSafe(|| body(&context).into_outcome()));
         let payload = match called {
             Ok(outcome) => return outcome,
@@ -149,14 +150,14 @@ where
         })
     }
 
-    fn decide(&mut self, order: Order, executor: Option<&CancelToken>) -> JobEnd {
-        let is_cancelled = self.is_asked_to_stop(executor);
+    fn decide(&mut self, order: Order, host: Host<'_>) -> JobEnd {
+        let is_cancelled = self.is_asked_to_stop(host);
         let Some(body) = self.body.take() else {
             unreachable!("a job is decided once")
         };
-        let outcome = TaskEstate::within(|estate| {
+        let outcome = TaskEstate::within_of(host.identity.0, |estate| {
             let outcome = match order {
-                Order::Run if !is_cancelled => self.call(body, executor, estate),
+                Order::Run if !is_cancelled => self.call(body, host, estate),
                 Order::Run | Order::Cancel => {
                     drop_unrun(body);
                     Outcome::Cancelled
@@ -174,7 +175,7 @@ where
             Outcome::Cancelled => JobEnd::Cancelled,
         };
         if end == JobEnd::Cancelled {
-            self.pass_cause_on(executor);
+            self.pass_cause_on(host);
         }
         self.outcome = Some(outcome);
         end
@@ -187,8 +188,11 @@ where
             Outcome::Cancelled => Err(TaskError::Cancelled),
         };
         let promise = self.promise.take()?;
+        let begun = self.begun();
         // Nobody else completes it. If nobody has the future any more the value is dropped here.
-        let completed = catch_unwind(AssertUnwindSafe(|| drop(promise.complete(result))));
+        let completed = catch_unwind(AssertUnwindSafe(|| {
+            drop(promise.complete_as(result, begun))
+        }));
         if let Err(payload) = completed {
             unhandled::report_contained(0, payload);
         }
@@ -197,7 +201,14 @@ where
 }
 
 impl<F, R: IntoOutcome> Job<F, R> {
-    fn is_asked_to_stop(&self, executor: Option<&CancelToken>) -> bool {
+    fn begun(&self) -> Begun {
+        match self.has_begun {
+            true => Begun::Yes,
+            false => Begun::No,
+        }
+    }
+
+    fn is_asked_to_stop(&self, host: Host<'_>) -> bool {
         let own = self.promise.as_ref().is_some_and(|promise| {
             let Some(token) = promise.requests().get() else {
                 return false;
@@ -211,15 +222,15 @@ impl<F, R: IntoOutcome> Job<F, R> {
                 true
             })
         });
-        own || executor.is_some_and(CancelToken::has_fired)
+        own || host.has_stopped()
     }
 
     /// The future tells why it was cancelled, also if it was with the whole executor.
-    fn pass_cause_on(&self, executor: Option<&CancelToken>) {
+    fn pass_cause_on(&self, host: Host<'_>) {
         let Some(promise) = &self.promise else { return };
-        if let Some(cause) = executor.and_then(CancelToken::cause)
+        if let Some(cause) = host.cause()
             && let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
-                promise.cancel_token().cancel(&*cause.reason);
+                promise.cancel_token().fire(cause);
             }))
         {
             unhandled::report_contained(0, payload);
@@ -232,6 +243,14 @@ impl<F, R: IntoOutcome> Drop for Job<F, R> {
         // One that nobody decided: its future is closed.
         if let Some(body) = self.body.take() {
             TaskEstate::within(|_| drop_unrun(body));
+        }
+        if let Some(promise) = self.promise.take() {
+            let closed = catch_unwind(AssertUnwindSafe(|| {
+                drop(promise.complete_as(Err(TaskError::Closed), Begun::No));
+            }));
+            if let Err(payload) = closed {
+                unhandled::report_contained(0, payload);
+            }
         }
     }
 }
@@ -348,21 +367,51 @@ impl Task {
     ///
     /// Never with a panic of the task; a forced unwind of the coroutine that this runs in goes on.
     pub fn run(self) -> TaskEnd {
-        self.end(Order::Run)
+        self.end(Order::Run, Host::default())
+    }
+
+    /// As [`run`](Self::run), where the task finds `extra` in its context ([`TaskContext::extra`]), and `stop`, if it is given, asks it to
+    /// stop too: what an executor's own side of a task is.
+    ///
+    /// # Suspends
+    ///
+    /// As the task does.
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::task::{Outcome, Task, TaskContext};
+    ///
+    /// struct Lane(u32);
+    /// let (task, future) = Task::new(|context: &TaskContext<'_>| Outcome::Success(context.extra::<Lane>().unwrap().0));
+    /// task.run_with(&Lane(3), None);
+    /// assert_eq!(future.get().unwrap().unwrap(), &3);
+    /// ```
+    pub fn run_with(self, extra: &dyn Any, stop: Option<&CancelToken>) -> TaskEnd {
+        let host = Host {
+            stop,
+            extra: Some(extra),
+            ..Host::default()
+        };
+        self.end(Order::Run, host)
     }
 
     /// Ends the task as cancelled, without running it.
     pub fn cancel(self) {
-        self.end(Order::Cancel);
+        self.end(Order::Cancel, Host::default());
     }
 
     /// Ends the task with this error, without running it.
     pub fn fail(self, error: impl Into<Error>) {
-        self.end(Order::Fail(error.into()));
+        self.end(Order::Fail(error.into()), Host::default());
     }
 
-    fn end(mut self, order: Order) -> TaskEnd {
-        let end = self.work.decide(order, None);
+    fn end(mut self, order: Order, host: Host<'_>) -> TaskEnd {
+        let end = self.work.decide(order, host);
         if let Some(payload) = self.work.publish() {
             resume_unwind(payload);
         }

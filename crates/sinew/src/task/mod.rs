@@ -10,6 +10,10 @@
 //! | `group` | futures of any origin that end together |
 //! | `coroutine` | tasks in coroutines |
 //! | `pool` | threads for tasks that block or compute |
+//! | `worker` | tasks on the loop of a thread that runs a scheduler, now and later |
+//! | `bridge` | a group and one of those in one step, a file for each |
+//! | `scope` | a group for the length of a closure, with a rule |
+//! | `refused` | a task that was not accepted |
 //!
 //! # A task's end
 //!
@@ -21,18 +25,23 @@
 //! thread or coroutine it runs on. What its closure owns is dropped in that context; nothing of it is left to the
 //! next one.
 
+mod bridge;
 mod context;
 mod coroutine;
 mod group;
 mod job;
 mod outcome;
 mod pool;
+mod refused;
+mod scope;
+mod worker;
 
 pub use context::TaskContext;
 pub use coroutine::{spawn, spawn_on};
 pub use group::{AddError, CancelOn, GroupStats, StartError, TaskGroup, TaskGroupBuilder};
 pub use job::{Task, TaskEnd};
 pub use outcome::{IntoOutcome, Outcome};
-pub use pool::{
-    DestroyError, Finalizer, PoolStats, SubmitError, Submitter, TaskPool, TaskPoolBuilder,
-};
+pub use pool::{DestroyError, Finalizer, PoolStats, Submitter, TaskPool, TaskPoolBuilder};
+pub use refused::SubmitError;
+pub use scope::{Race, ScopeBuilder, scope};
+pub use worker::{IoBuffer, Worker, WorkerBuilder, WorkerHandle, WorkerLocal, WorkerStats};

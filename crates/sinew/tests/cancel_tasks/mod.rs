@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sinew::ErrorKind;
 use sinew::future::Promise;
 use sinew::task::{TaskContext, TaskGroup, TaskPool};
 use sinew::time::now;
+use sinew::{CancelToken, ErrorKind};
 
 use super::{End, HOUR, Operation, Row, Until};
 
-pub(super) const ROWS: [Row; 3] = [
+pub(super) const ROWS: [Row; 5] = [
     ("pool submit", submitting),
     ("pool wait", draining),
     ("group wait", awaiting_group),
+    ("group wait with a token", awaiting_group_with_a_token),
+    ("future wait with a token", awaiting_future_with_a_token),
 ];
 
 /// A pool of which everything ends with the operation.
@@ -104,5 +106,34 @@ fn awaiting_group() -> Operation {
     group.add(&future).unwrap();
     let promise = Cell::new(Some(promise));
     Operation::new(move |until| call!(until, group, wait, wait_timeout, wait_deadline).into())
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
+}
+
+/// A token in the place of a limit. One that has fired fails a wait just as a cancel of the waiting party does, so limits that are over are no
+/// matter of these rows.
+macro_rules! call_with_token {
+    ($until:expr, $receiver:expr) => {
+        match $until {
+            Until::Forever => $receiver.wait_cancel(&CancelToken::new()),
+            Until::Hour => $receiver.wait_cancel(&CancelToken::with_timeout(HOUR)),
+            Until::Zero => $receiver.wait_timeout(Duration::ZERO),
+            Until::Past => $receiver.wait_deadline(now() - Duration::from_millis(1)),
+        }
+    };
+}
+
+fn awaiting_group_with_a_token() -> Operation {
+    let group = TaskGroup::new();
+    let (promise, future) = Promise::<()>::new();
+    group.add(&future).unwrap();
+    let promise = Cell::new(Some(promise));
+    Operation::new(move |until| call_with_token!(until, group).into())
+        .by(move || promise.take().unwrap().resolve(()).unwrap())
+}
+
+fn awaiting_future_with_a_token() -> Operation {
+    let (promise, future) = Promise::<()>::new();
+    let promise = Cell::new(Some(promise));
+    Operation::new(move |until| call_with_token!(until, future).into())
         .by(move || promise.take().unwrap().resolve(()).unwrap())
 }

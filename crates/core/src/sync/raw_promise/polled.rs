@@ -5,10 +5,10 @@
 
 use core::task::{Poll, Waker};
 
-use super::RawPromise;
+use super::{Chained, RawPromise};
 use crate::wait::Polled;
 
-impl<V, C> RawPromise<V, C> {
+impl<V, C: Chained> RawPromise<V, C> {
     /// Says whether there is a value, or has `waker` called when it is worth to ask again. The same `party` is given until it is ready.
     #[inline]
     pub fn poll_wait(&self, party: &mut Polled<()>, waker: &Waker) -> Poll<()> {

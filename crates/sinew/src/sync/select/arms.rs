@@ -17,7 +17,7 @@ use sinew_core::wait::{Arm as RawArm, ArmNode, Linking, Probe, Queue, QueueArm, 
 use super::sealed::Sealed;
 use super::{Arm, Common};
 use crate::error::WaitError;
-use crate::future::{Callback, TaskError};
+use crate::future::{Callback, Filled};
 use crate::io::ReadyArm;
 use crate::scheduler::block::Block;
 use crate::sync::channel::broadcast::{RecvError, of_missing};
@@ -256,7 +256,7 @@ impl<'a> EndArm<'a> {
 }
 
 /// What a promise's place holds, and what is called when it is filled.
-type RawFuture<'a, T> = raw::PromiseArm<'a, Result<T, TaskError>, Callback<T>>;
+type RawFuture<'a, T> = raw::PromiseArm<'a, Filled<T>, Callback<T>>;
 
 /// Waits for the end of a promise. Made by [`SharedFuture::wait_arm`](crate::future::SharedFuture::wait_arm).
 pub struct FutureArm<'a, T> {

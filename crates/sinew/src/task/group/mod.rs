@@ -1,26 +1,32 @@
 //! The group: futures of any origin that are closed, cancelled and waited for together.
 //!
-//! Owns: the counts, and the promise of the end. Nothing of an item but what its future and the group's token keep while it is
-//! pending: a callback there and a registration here, which both go at its end. Any thread.
+//! Owns: the counts, and the promise of the end; of an item its seat, while it is pending. Any thread.
 //!
 //! Invariants
 //! - I1. accepted = active + completed, and completed is the sum of the ends, whenever the lock is free.
 //! - I2. Each place that is reserved is committed or given back, once.
 //! - I3. The end is there when the group is closed, nothing is active and nothing reserved; it stays so.
 //! - I4. No code of the user's, and no completion, runs under the lock.
+//! - I5. Whoever has a place has the memory for its item: to commit allocates nothing.
 
-mod bridge;
 mod policy;
+mod room;
+mod seat;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cancel::CancelToken;
+use crate::cancel::{CancelToken, Cause, Registration};
 use crate::error::{Error, ErrorKind, WaitError};
-use crate::future::{Promise, PromiseState, SharedFuture, TaskError};
+use crate::future::{Callback, Promise, PromiseState, SharedFuture, TaskError};
+use crate::scheduler::{current, unhandled};
 
 pub use policy::{CancelOn, TaskGroupBuilder};
+
+use room::Room;
+use seat::{Seat, Seats};
 
 /// Futures that belong together. They may come from pools, coroutines, promises or anything else.
 ///
@@ -49,6 +55,8 @@ pub(super) struct Shared {
     cancel_on: CancelOn,
     /// Fires when the group is cancelled.
     token: CancelToken,
+    /// Has those that are active asked when the token fires.
+    asking: OnceLock<Registration>,
     /// Fires when the group is closed: for its child groups.
     closing: CancelToken,
     done: SharedFuture<()>,
@@ -57,6 +65,7 @@ pub(super) struct Shared {
 struct State {
     stats: GroupStats,
     reserved: usize,
+    seats: Seats,
     first_error: Option<Error>,
     /// Until the end is there.
     done: Option<Promise<()>>,
@@ -97,50 +106,48 @@ pub struct GroupStats {
 pub(super) enum NoPlace {
     Closed,
     Full,
+    NoMemory,
 }
 
 impl NoPlace {
-    fn kind(self) -> ErrorKind {
+    pub(super) fn kind(self) -> ErrorKind {
         match self {
             Self::Closed => ErrorKind::Closed,
             Self::Full => ErrorKind::Again,
+            Self::NoMemory => ErrorKind::NoMemory,
         }
     }
 }
 
-/// A reserved place. Dropping it gives it back.
-pub(super) struct Place<'a> {
-    group: Option<&'a Arc<Shared>>,
+/// A reserved place, with all the memory that it takes. Dropping it gives it back.
+pub(super) struct Place<'a, T> {
+    group: &'a Arc<Shared>,
+    /// Until it is committed.
+    room: Option<Room<Seat<T>>>,
 }
 
-impl Place<'_> {
-    /// Takes the future in. This cannot fail.
-    pub(super) fn commit<T: Send + Sync + 'static>(mut self, future: &SharedFuture<T>) {
-        let Some(group) = self.group.take() else {
+impl<T: Send + Sync + 'static> Place<'_, T> {
+    /// Takes the future in. This cannot fail, and allocates nothing.
+    pub(super) fn commit(mut self, future: &SharedFuture<T>) {
+        let Some(room) = self.room.take() else {
             return;
         };
-        {
+        let group = self.group;
+        let seat = {
             let mut state = group.lock();
             state.reserved -= 1;
-            state.stats.active += 1;
-            state.stats.accepted += 1;
-        }
-        // If the group was cancelled meanwhile the future is cancelled here.
-        let passing = future.cancel_with(&group.token);
-        let group = group.clone();
-        future.on_done(move |result| {
-            drop(passing);
-            group.ended(result.err());
-        });
+            group.seat(&mut state, room, future)
+        };
+        group.leave_at(future, seat);
     }
 }
 
-impl Drop for Place<'_> {
+impl<T> Drop for Place<'_, T> {
     fn drop(&mut self) {
-        let Some(group) = self.group.take() else {
+        if self.room.take().is_none() {
             return;
-        };
-        let mut state = group.lock();
+        }
+        let mut state = self.group.lock();
         state.reserved -= 1;
         state.stats.rejected += 1;
         let done = state.take_done();
@@ -191,23 +198,88 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn reserve(self: &Arc<Self>) -> Result<Place<'_>, NoPlace> {
+    pub(super) fn reserve<T>(self: &Arc<Self>) -> Result<Place<'_, T>, NoPlace> {
+        let room = Room::try_new();
         let mut state = self.lock();
+        let room = self.check_place(&mut state, room)?;
+        state.reserved += 1;
+        Ok(Place {
+            group: self,
+            room: Some(room),
+        })
+    }
+
+    /// The token of all that is in the group.
+    pub(super) fn token(&self) -> &CancelToken {
+        &self.token
+    }
+
+    /// Asks all that are active to stop.
+    fn ask_all(&self, cause: &Cause) {
+        loop {
+            let next = self.lock().seats.next_to_ask();
+            let Some(next) = next else { return };
+            next.ask(cause.clone());
+        }
+    }
+
+    /// Takes the future in, where nothing is to be started: both steps in one.
+    fn add<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        future: &SharedFuture<T>,
+    ) -> Result<(), NoPlace> {
+        let room = Room::try_new();
+        let mut state = self.lock();
+        let room = self.check_place(&mut state, room)?;
+        let seat = self.seat(&mut state, room, future);
+        drop(state);
+        self.leave_at(future, seat);
+        Ok(())
+    }
+
+    /// Whether there is a place for an item whose memory this is.
+    fn check_place<R>(&self, state: &mut State, room: Option<R>) -> Result<R, NoPlace> {
         let no_place = if state.stats.is_closed {
             NoPlace::Closed
         } else if state.stats.active + state.reserved >= self.limit {
             NoPlace::Full
         } else {
-            state.reserved += 1;
-            return Ok(Place { group: Some(self) });
+            match room {
+                Some(room) => return Ok(room),
+                None => NoPlace::NoMemory,
+            }
         };
         state.stats.rejected += 1;
         Err(no_place)
     }
 
-    /// An item has ended.
-    fn ended(&self, error: Option<&TaskError>) {
+    /// Takes a seat, which is to be left at the future when the lock is given back.
+    fn seat<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        state: &mut State,
+        room: Room<Seat<T>>,
+        future: &SharedFuture<T>,
+    ) -> Callback<T> {
+        state.stats.active += 1;
+        state.stats.accepted += 1;
+        Seat::take(room, future, self, &mut state.seats)
+    }
+
+    /// The last step, without the lock.
+    fn leave_at<T: Send + Sync + 'static>(&self, future: &SharedFuture<T>, seat: Callback<T>) {
+        // Who fires the token after this look finds the seat; if it was fired before nobody may.
+        if self.token.has_fired()
+            && let Some(cause) = self.token.cause()
+        {
+            future.cancel_because(cause);
+        }
+        future.on_done_with(seat);
+    }
+
+    /// An item has ended, and leaves its seat. Nothing waits here, and nothing unwinds.
+    fn ended(&self, error: Option<&TaskError>, leave: impl FnOnce(&mut Seats)) {
         let mut state = self.lock();
+        leave(&mut state.seats);
         let end = state.count(error);
         let stops = self.cancel_on.has(end) && !state.stats.is_cancelled;
         let closes = stops && !state.stats.is_closed;
@@ -215,6 +287,21 @@ impl Shared {
         state.stats.is_cancelled |= stops;
         let done = state.take_done();
         drop(state);
+        if !stops && done.is_none() {
+            return;
+        }
+        // What follows is others' code.
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            current::without_waits(|| self.tell_of(end, stops, closes));
+        }));
+        finish(done);
+        if let Err(payload) = told {
+            unhandled::report_contained(0, payload);
+        }
+    }
+
+    /// An item's end closes the group, and stops it.
+    fn tell_of(&self, end: PromiseState, stops: bool, closes: bool) {
         if closes {
             self.closing.cancel("the group is closed");
         }
@@ -225,7 +312,6 @@ impl Shared {
                 _ => "the producer of one of the group is gone",
             });
         }
-        finish(done);
     }
 
     fn close(&self) -> bool {
@@ -241,7 +327,7 @@ impl Shared {
         is_first
     }
 
-    fn cancel(&self, reason: impl Into<String>) -> bool {
+    fn cancel(&self, cause: Cause) -> bool {
         let mut state = self.lock();
         let closes = !state.stats.is_closed;
         let is_first = !state.stats.is_cancelled;
@@ -253,7 +339,7 @@ impl Shared {
             self.closing.cancel("the group is cancelled");
         }
         if is_first {
-            self.token.cancel(reason);
+            self.token.fire(cause);
         }
         finish(done);
         is_first
@@ -274,21 +360,34 @@ impl TaskGroup {
 
     fn with(limit: usize, cancel_on: CancelOn) -> Self {
         let (promise, done) = Promise::new();
-        Self {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    stats: GroupStats::default(),
-                    reserved: 0,
-                    first_error: None,
-                    done: Some(promise),
-                }),
-                limit,
-                cancel_on,
-                token: CancelToken::new(),
-                closing: CancelToken::new(),
-                done,
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                stats: GroupStats::default(),
+                reserved: 0,
+                seats: Seats::default(),
+                first_error: None,
+                done: Some(promise),
             }),
-        }
+            limit,
+            cancel_on,
+            token: CancelToken::new(),
+            asking: OnceLock::new(),
+            closing: CancelToken::new(),
+            done,
+        });
+        let asked = Arc::downgrade(&shared);
+        // The first of the token's listeners, before those that the items' own tokens are.
+        let asking = shared.token.on_cancel(move |cause| {
+            if let Some(asked) = asked.upgrade() {
+                asked.ask_all(cause);
+            }
+        });
+        shared.asking.get_or_init(|| asking);
+        Self { shared }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Takes a future in.
@@ -299,11 +398,9 @@ impl TaskGroup {
     ///
     /// # Errors
     ///
-    /// `Closed`; `Again` if as many are active as may be.
+    /// `Closed`; `Again` if as many are active as may be; `NoMemory`.
     pub fn add<T: Send + Sync + 'static>(&self, future: &SharedFuture<T>) -> Result<(), AddError> {
-        let place = self.shared.reserve().map_err(AddError)?;
-        place.commit(future);
-        Ok(())
+        self.shared.add(future).map_err(AddError)
     }
 
     /// Reserves a place, calls `starter`, which starts something and returns its future, and takes that in. If there is no place
@@ -315,7 +412,7 @@ impl TaskGroup {
     ///
     /// # Errors
     ///
-    /// `Closed` and `Full`, with the starter, which was not called; `Failed` with what the starter failed with.
+    /// `Closed`, `Full` and `NoMemory`, with the starter, which was not called; `Failed` with what the starter failed with.
     ///
     /// # Examples
     ///
@@ -341,6 +438,7 @@ impl TaskGroup {
             Ok(place) => place,
             Err(NoPlace::Closed) => return Err(StartError::Closed(starter)),
             Err(NoPlace::Full) => return Err(StartError::Full(starter)),
+            Err(NoPlace::NoMemory) => return Err(StartError::NoMemory(starter)),
         };
         // If it panics the place is given back.
         let future = starter().map_err(StartError::Failed)?;
@@ -355,7 +453,7 @@ impl TaskGroup {
     ///
     /// As [`add`](Self::add).
     pub fn child(&self, builder: &TaskGroupBuilder) -> Result<Self, AddError> {
-        let place = self.shared.reserve().map_err(AddError)?;
+        // All of it is made before the place is reserved: nothing can fail after that.
         let child = builder.build();
         let to_close = child.shared.clone();
         let to_cancel = child.shared.clone();
@@ -363,12 +461,13 @@ impl TaskGroup {
             to_close.close();
         });
         let cancelling = self.shared.token.on_cancel(move |cause| {
-            to_cancel.cancel(&*cause.reason);
+            to_cancel.cancel(cause.clone());
         });
         child
             .shared
             .done
             .on_done(move |_| drop((closing, cancelling)));
+        let place = self.shared.reserve().map_err(AddError)?;
         place.commit(&child.shared.done);
         Ok(child)
     }
@@ -387,8 +486,9 @@ impl TaskGroup {
     /// # Suspends
     ///
     /// Never. From any thread.
+    #[track_caller]
     pub fn cancel(&self, reason: impl Into<String>) -> bool {
-        self.shared.cancel(reason)
+        self.shared.cancel(Cause::now(reason.into()))
     }
 
     /// The token that fires when the group is cancelled. To fire it asks all that is active to stop, and does not close the group.
@@ -441,6 +541,44 @@ impl TaskGroup {
         self.shared.done.wait_deadline(deadline)
     }
 
+    /// As [`TaskGroup::wait`], where `token` ends the wait too. It does nothing else: the items are not touched.
+    ///
+    /// # Errors
+    ///
+    /// As [`TaskGroup::wait`]; `Cancelled` when `token` fires.
+    pub fn wait_cancel(&self, token: &CancelToken) -> Result<(), WaitError> {
+        self.close();
+        self.shared.done.wait_cancel(token)
+    }
+
+    /// Cancels the group and waits for its end: what is to be done where nothing of it is wanted any more.
+    ///
+    /// # Suspends
+    ///
+    /// Until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`TaskGroup::wait`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::task::TaskGroup;
+    ///
+    /// sinew::run(|| {
+    ///     let group = TaskGroup::new();
+    ///     group.spawn(|_| sinew::park()).unwrap();
+    ///     group.cancel_and_wait("not needed").unwrap();
+    ///     assert_eq!(group.stats().cancelled, 1);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn cancel_and_wait(&self, reason: impl Into<String>) -> Result<(), WaitError> {
+        self.cancel(reason);
+        self.shared.done.wait()
+    }
+
     /// Whether the end is there.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -469,7 +607,8 @@ impl Default for TaskGroup {
 impl Drop for TaskGroup {
     fn drop(&mut self) {
         if !self.is_done() {
-            self.shared.cancel("the group was dropped");
+            self.shared
+                .cancel(Cause::now("the group was dropped".to_owned()));
         }
     }
 }
@@ -493,6 +632,12 @@ impl AddError {
         self.0 == NoPlace::Closed
     }
 
+    /// Whether there was no memory for it.
+    #[must_use]
+    pub fn is_no_memory(&self) -> bool {
+        self.0 == NoPlace::NoMemory
+    }
+
     /// Whether as many are active as may be: try again when one has ended.
     #[must_use]
     pub fn is_again(&self) -> bool {
@@ -505,6 +650,7 @@ impl fmt::Display for AddError {
         f.write_str(match self.0 {
             NoPlace::Closed => "the group is closed",
             NoPlace::Full => "as many of the group are active as may be: try again later",
+            NoPlace::NoMemory => "there is no memory for one more in the group",
         })
     }
 }
@@ -525,6 +671,8 @@ pub enum StartError<S, E> {
     Closed(S),
     /// As many are active as may be; the starter was not called.
     Full(S),
+    /// There is no memory for it; the starter was not called.
+    NoMemory(S),
     /// The starter failed.
     Failed(E),
 }
@@ -534,6 +682,7 @@ impl<S, E: fmt::Debug> fmt::Debug for StartError<S, E> {
         match self {
             Self::Closed(_) => f.write_str("Closed"),
             Self::Full(_) => f.write_str("Full"),
+            Self::NoMemory(_) => f.write_str("NoMemory"),
             Self::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
         }
     }
@@ -544,6 +693,7 @@ impl<S, E: fmt::Display> fmt::Display for StartError<S, E> {
         match self {
             Self::Closed(_) => AddError(NoPlace::Closed).fmt(f),
             Self::Full(_) => AddError(NoPlace::Full).fmt(f),
+            Self::NoMemory(_) => AddError(NoPlace::NoMemory).fmt(f),
             Self::Failed(error) => error.fmt(f),
         }
     }

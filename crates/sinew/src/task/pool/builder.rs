@@ -3,7 +3,8 @@
 //! Owns: nothing.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::panic::Location;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use sinew_core::sync::RawPool;
@@ -11,6 +12,7 @@ use sinew_core::sync::RawPool;
 use super::{Shared, TaskPool, worker};
 use crate::cancel::CancelToken;
 use crate::error::{Error, ErrorKind};
+use crate::scheduler::crew::Crew;
 
 /// How many threads a pool has at most.
 const THREADS_MAX: usize = 256;
@@ -69,7 +71,9 @@ impl TaskPoolBuilder {
     ///
     /// `Invalid` for a number out of range or a name with a NUL; `NoMemory` for the queue; what the operating system
     /// reported if a thread could not be started. No thread is left then.
+    #[track_caller]
     pub fn build(self) -> Result<TaskPool, Error> {
+        let built_at = Location::caller();
         let threads = match self.threads {
             0 => thread::available_parallelism().map_or(1, |n| n.get().min(THREADS_MAX)),
             threads => threads,
@@ -106,9 +110,13 @@ impl TaskPoolBuilder {
                 raw: RawPool::new(queue, limit),
                 stop: CancelToken::new(),
                 threads,
+                crew: OnceLock::new(),
             }),
             threads: Vec::with_capacity(threads),
         };
+        let identity = pool.shared.identity();
+        let crew = || Crew::new(identity, name, threads, built_at);
+        pool.shared.crew.get_or_init(crew);
         for number in 0..threads {
             let mut builder = thread::Builder::new().name(format!("{name}-{number}"));
             if self.stack_bytes != 0 {
@@ -117,7 +125,7 @@ impl TaskPoolBuilder {
             let shared = pool.shared.clone();
             // If it fails the drop of what there is ends the threads that were started.
             let thread = builder
-                .spawn(move || worker::serve(&shared))
+                .spawn(move || worker::serve(&shared, number))
                 .map_err(|error| Error::from(error).context("starting a thread of a pool"))?;
             pool.threads.push(thread);
         }

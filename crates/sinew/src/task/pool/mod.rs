@@ -18,30 +18,34 @@ mod worker;
 use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sinew_core::sync::RawPool;
 use sinew_core::wait::Kind;
 
-use crate::cancel::{CancelToken, shield};
+use crate::cancel::{CancelToken, Cause, shield};
+use crate::coroutine::TaskEstate;
 use crate::error::{Error, ErrorKind, WaitError};
 use crate::future::{SharedFuture, TaskError};
 use crate::scheduler::body::drop_payload;
+use crate::scheduler::crew::Crew;
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
 use crate::sys::clock;
+use crate::task::context::{Host, Identity};
 use crate::task::job::{Order, Work};
-use crate::task::{IntoOutcome, Outcome, TaskContext};
+use crate::task::refused::SubmitErrorKind;
+use crate::task::{IntoOutcome, Outcome, SubmitError, TaskContext};
 
 pub use builder::TaskPoolBuilder;
 pub use finalizer::Finalizer;
-pub use submit::{SubmitError, Submitter};
+pub use submit::Submitter;
 
 use finalizer::Release;
+pub(crate) use submit::Patience;
 use submit::wait_for;
-pub(crate) use submit::{Patience, SubmitErrorKind};
 
 /// What the handles, the workers and the finalizers of a pool have in common.
 pub(crate) struct Shared {
@@ -49,6 +53,8 @@ pub(crate) struct Shared {
     /// Fires when the pool is cancelled.
     stop: CancelToken,
     threads: usize,
+    /// What its threads wait for. Set before there are any.
+    crew: OnceLock<Arc<Crew>>,
 }
 
 impl Shared {
@@ -57,15 +63,36 @@ impl Shared {
         std::ptr::from_ref(self).cast()
     }
 
+    fn crew(&self, f: impl FnOnce(&Crew)) {
+        if let Some(crew) = self.crew.get() {
+            f(crew);
+        }
+    }
+
+    /// The pool as its tasks see it.
+    fn host(&self) -> Host<'_> {
+        Host {
+            stop: Some(&self.stop),
+            extra: None,
+            identity: Identity(self.identity()),
+        }
+    }
+
     /// Whether the calling thread is one of the pool's own workers.
     fn is_own_worker(&self) -> bool {
         current::is_worker_of(self.identity())
     }
 
+    /// Whether the pool's end would wait for the caller: on one of its workers, and in what a purge or a cancel drops, which is not over
+    /// before.
+    fn is_own_part(&self) -> bool {
+        self.is_own_worker() || TaskEstate::is_inside(self.identity())
+    }
+
     /// Ends jobs that were counted as cancelled, and says that they are published.
     fn end_unrun(&self, jobs: impl IntoIterator<Item = Box<dyn Work>>) {
         for mut job in jobs {
-            job.decide(Order::Cancel, Some(&self.stop));
+            job.decide(Order::Cancel, self.host());
             // What does not run is not unwound by force.
             drop(job.publish());
         }
@@ -77,7 +104,7 @@ impl Shared {
         deadline_ns: Option<u64>,
         token: Option<&CancelToken>,
     ) -> Result<(), WaitError> {
-        if !self.raw.figures().is_closed || self.is_own_worker() {
+        if !self.raw.figures().is_closed || self.is_own_part() {
             return Err(WaitError::State);
         }
         if self.raw.is_drained() {
@@ -170,6 +197,7 @@ impl TaskPool {
     /// # Errors
     ///
     /// As [`TaskPoolBuilder::build`].
+    #[track_caller]
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
@@ -376,12 +404,14 @@ impl TaskPool {
     /// # Suspends
     ///
     /// Never. From any thread; what the queued tasks own is dropped here.
+    #[track_caller]
     pub fn cancel(&self, reason: impl Into<String>) -> bool {
+        let cause = Cause::now(reason.into());
         let Some(jobs) = self.shared.raw.cancel() else {
             return false;
         };
         // First, so that the futures can tell the reason. A callback that panics keeps nothing from its end.
-        let told = catch_unwind(AssertUnwindSafe(|| self.shared.stop.cancel(reason)));
+        let told = catch_unwind(AssertUnwindSafe(|| self.shared.stop.fire(cause)));
         self.shared.end_unrun(jobs);
         if let Err(payload) = told {
             unhandled::report_contained(0, payload);
@@ -471,7 +501,7 @@ impl TaskPool {
     ///
     /// `State` on one of its own workers, and where nothing may wait. The pool comes back as it was.
     pub fn destroy(self) -> Result<(), DestroyError> {
-        if self.shared.is_own_worker() || Waiting::new(None).is_err() {
+        if self.shared.is_own_part() || Waiting::new(None).is_err() {
             return Err(DestroyError { pool: self });
         }
         drop(self);
@@ -483,8 +513,8 @@ impl Drop for TaskPool {
     fn drop(&mut self) {
         self.shared.raw.leave();
         let threads = mem::take(&mut self.threads);
-        if self.shared.is_own_worker() {
-            // They end by themselves, this one last.
+        if self.shared.is_own_part() {
+            // They end by themselves, when this is over.
             return;
         }
         if current::with_scheduler(|_| ()).is_some() {

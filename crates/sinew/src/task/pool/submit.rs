@@ -11,7 +11,6 @@
 //! 4. If the wait ends otherwise, a last look: a place that has become free meanwhile wins.
 #![expect(unsafe_code, reason = "lends arms to the wait protocol")]
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use sinew_core::sync::Full;
@@ -19,12 +18,15 @@ use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
 
 use super::Shared;
 use crate::cancel::CancelToken;
-use crate::error::{Error, ErrorKind, WaitError};
+use crate::error::WaitError;
 use crate::future::SharedFuture;
+use crate::scheduler::crew::Awaited;
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 use crate::task::job::{Job, Work};
-use crate::task::{IntoOutcome, TaskContext};
+use crate::task::refused::SubmitErrorKind;
+use crate::task::{IntoOutcome, SubmitError, TaskContext};
 
 /// Whether a submitter waits for room.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +58,15 @@ pub(super) fn wait_for<A: Arm>(
         object: object.addr(),
         owner: 0,
     };
-    // SAFETY: different ones, just made.
-    match unsafe { wait_any(&arms[..count], Turn::from_arm(0), waiting, record) } {
+    let awaited = Awaited {
+        executor: object.addr(),
+        kind,
+    };
+    let wait = || {
+        // SAFETY: different ones, just made.
+        unsafe { wait_any(&arms[..count], Turn::from_arm(0), waiting, record) }
+    };
+    match current::awaiting(awaited, wait) {
         Ok(0) => Ok(()),
         Ok(_) => Err(None),
         Err(reason) => Err(Some(reason)),
@@ -79,6 +88,7 @@ impl Shared {
         R::Value: Send,
     {
         let (job, future) = Job::new(parent, task);
+        future.set_executor(self.identity());
         let accepted = self.offer(job).or_else(|(full, job)| match full {
             Full::Closed => Err((SubmitErrorKind::Closed, job)),
             Full::Full => self.submit_slow(job, patience, tokens),
@@ -87,10 +97,7 @@ impl Shared {
             Ok(()) => Ok(future),
             Err((kind, job)) => {
                 self.raw.reject();
-                Err(SubmitError {
-                    kind,
-                    task: job.into_body(),
-                })
+                Err(SubmitError::new(kind, job.into_body()))
             }
         }
     }
@@ -271,105 +278,5 @@ impl<'a> Submitter<'a> {
             Patience::Until(None),
             [Some(token), None],
         )
-    }
-}
-
-/// A task was not accepted; it comes back.
-pub struct SubmitError<F> {
-    kind: SubmitErrorKind,
-    task: F,
-}
-
-/// Why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SubmitErrorKind {
-    Again,
-    Timeout,
-    Cancelled,
-    Closed,
-    State,
-}
-
-impl<F> SubmitError<F> {
-    pub(crate) fn new(kind: SubmitErrorKind, task: F) -> Self {
-        Self { kind, task }
-    }
-
-    /// The task that was refused; nothing of it has run.
-    pub fn into_inner(self) -> F {
-        self.task
-    }
-
-    /// Why, as an error's kind: `Again`, `Timeout`, `Cancelled`, `Closed` or `State`.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
-        match self.kind {
-            SubmitErrorKind::Again => ErrorKind::Again,
-            SubmitErrorKind::Timeout => ErrorKind::Timeout,
-            SubmitErrorKind::Cancelled => ErrorKind::Cancelled,
-            SubmitErrorKind::Closed => ErrorKind::Closed,
-            SubmitErrorKind::State => ErrorKind::State,
-        }
-    }
-
-    /// Whether there was no room.
-    #[must_use]
-    pub fn is_again(&self) -> bool {
-        self.kind == SubmitErrorKind::Again
-    }
-
-    /// Whether there was no room in time.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.kind == SubmitErrorKind::Timeout
-    }
-
-    /// Whether the wait for room was cancelled.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.kind == SubmitErrorKind::Cancelled
-    }
-
-    /// Whether nothing is accepted any more.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.kind == SubmitErrorKind::Closed
-    }
-
-    /// Whether room cannot be waited for here: on the pool's own worker, or where nothing may wait.
-    #[must_use]
-    pub fn is_state(&self) -> bool {
-        self.kind == SubmitErrorKind::State
-    }
-}
-
-impl<F> fmt::Debug for SubmitError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SubmitError")
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Display for SubmitError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            SubmitErrorKind::Again => "the queue is full: try again later",
-            SubmitErrorKind::Timeout => "the queue was full until the deadline",
-            SubmitErrorKind::Cancelled => "the wait for room in the queue was cancelled",
-            SubmitErrorKind::Closed => "it is closed and accepts no more tasks",
-            SubmitErrorKind::State => {
-                "the queue is full, and room cannot be waited for here: on the pool's own worker, or where nothing may wait"
-            }
-        })
-    }
-}
-
-impl<F> std::error::Error for SubmitError<F> {}
-
-impl<F> From<SubmitError<F>> for Error {
-    #[track_caller]
-    fn from(error: SubmitError<F>) -> Self {
-        Self::new(error.kind(), error.to_string())
     }
 }

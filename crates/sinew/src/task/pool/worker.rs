@@ -5,15 +5,18 @@
 use super::Shared;
 use super::finalizer;
 use crate::scheduler::body::drop_payload;
-use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::task::job::Order;
 
 use sinew_core::sync::Next;
 
 /// Does what the pool has to do, until it is over.
-pub(super) fn serve(pool: &Shared) {
-    current::set_pool(pool.identity());
+pub(super) fn serve(pool: &Shared, number: usize) {
+    let identity = pool.identity();
+    pool.crew(|crew| crew.serve(number, identity, || work(pool)));
+}
+
+fn work(pool: &Shared) {
     let mut was_busy = false;
     loop {
         let Ok(party) = Waiting::new(None) else {
@@ -21,7 +24,7 @@ pub(super) fn serve(pool: &Shared) {
         };
         match pool.raw.next(&party, was_busy) {
             Next::Job(mut job) => {
-                let end = job.decide(Order::Run, Some(&pool.stop));
+                let end = job.decide(Order::Run, pool.host());
                 pool.raw.ended(end);
                 if let Some(payload) = job.publish() {
                     // A task that raised on what it had caught in a coroutine of its own.

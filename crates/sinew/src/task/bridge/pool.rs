@@ -1,39 +1,16 @@
-//! Tasks that are handed to an executor and taken into a group in one step.
+//! Groups and pools.
 //!
-//! Owns: nothing. Thread: the submitter's. The place in the group is reserved first: a group that refuses touches neither
-//! the executor nor the task, and an executor that refuses leaves nothing in the group.
+//! Owns: nothing. Thread: the submitter's.
 
 use std::time::{Duration, Instant};
 
-use super::{NoPlace, TaskGroup};
 use crate::cancel::CancelToken;
 use crate::future::SharedFuture;
-use crate::scheduler::post::SchedulerHandle;
 use crate::sys::clock;
-use crate::task::coroutine;
-use crate::task::pool::{Patience, SubmitErrorKind};
-use crate::task::{IntoOutcome, SubmitError, TaskContext, TaskPool};
+use crate::task::pool::Patience;
+use crate::task::{IntoOutcome, SubmitError, TaskContext, TaskGroup, TaskPool};
 
 impl TaskGroup {
-    /// Reserves a place and hands the task over.
-    fn hand_over<F, T>(
-        &self,
-        task: F,
-        accept: impl FnOnce(F) -> Result<SharedFuture<T>, SubmitError<F>>,
-    ) -> Result<SharedFuture<T>, SubmitError<F>>
-    where
-        T: Send + Sync + 'static,
-    {
-        let place = match self.shared.reserve() {
-            Ok(place) => place,
-            Err(NoPlace::Closed) => return Err(SubmitError::new(SubmitErrorKind::Closed, task)),
-            Err(NoPlace::Full) => return Err(SubmitError::new(SubmitErrorKind::Again, task)),
-        };
-        let future = accept(task)?;
-        place.commit(&future);
-        Ok(future)
-    }
-
     fn submit_with<F, R>(
         &self,
         pool: &TaskPool,
@@ -47,10 +24,10 @@ impl TaskGroup {
         R::Value: Send + Sync,
     {
         self.hand_over(task, |task| {
-            let tokens = [token, Some(&self.shared.token)];
+            let tokens = [token, Some(self.shared().token())];
             // As the parent too: none starts any more as soon as the group's token has fired, though its turn to be told has
             // not come.
-            let parent = Some(&self.shared.token);
+            let parent = Some(self.shared().token());
             pool.shared().submit(parent, task, patience, tokens)
         })
     }
@@ -157,50 +134,5 @@ impl TaskGroup {
         R::Value: Send + Sync,
     {
         self.submit_with(pool, task, Patience::Until(None), Some(token))
-    }
-
-    /// Starts a task in a coroutine of this thread's scheduler, as [`task::spawn`](coroutine::spawn), and takes its future in.
-    ///
-    /// # Suspends
-    ///
-    /// Never.
-    ///
-    /// # Errors
-    ///
-    /// The task comes back, and nothing is in the group. As [`task::spawn`](coroutine::spawn); `Closed` and `Again` also for the
-    /// group's sake.
-    pub fn spawn<F, R>(&self, task: F) -> Result<SharedFuture<R::Value>, SubmitError<F>>
-    where
-        F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
-        R: IntoOutcome + 'static,
-        R::Value: Send + Sync,
-    {
-        self.hand_over(task, |task| {
-            coroutine::spawn_under(self.shared.token.child(), task)
-        })
-    }
-
-    /// The same in a coroutine of the given scheduler, as [`task::spawn_on`](coroutine::spawn_on).
-    ///
-    /// # Suspends
-    ///
-    /// Never. From any thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`TaskGroup::spawn`].
-    pub fn spawn_on<F, R>(
-        &self,
-        scheduler: &SchedulerHandle,
-        task: F,
-    ) -> Result<SharedFuture<R::Value>, SubmitError<F>>
-    where
-        F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
-        R: IntoOutcome + 'static,
-        R::Value: Send + Sync,
-    {
-        self.hand_over(task, |task| {
-            coroutine::spawn_on_under(scheduler, self.shared.token.child(), task)
-        })
     }
 }

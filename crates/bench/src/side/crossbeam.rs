@@ -1,0 +1,30 @@
+//! crossbeam-channel: a bounded channel of jobs before threads, which is what a small pool is often made of.
+
+use std::thread;
+
+use crossbeam_channel::{bounded, unbounded};
+
+use super::{POOL_THREADS, POOL_WINDOW, count, job};
+use crate::meter::{Meter, Sample};
+use crate::workload::Load;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[expect(clippy::unnecessary_wraps, reason = "as every side")]
+pub(crate) fn pool(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let (jobs, taken) = bounded::<Job>(POOL_WINDOW);
+    let (say, said) = unbounded();
+    for _ in 0..POOL_THREADS {
+        let taken = taken.clone();
+        thread::spawn(move || taken.iter().for_each(|job| job()));
+    }
+    for round in 0..load.operations() {
+        let say = say.clone();
+        let sent = jobs.send(Box::new(move || _ = say.send(job(round))));
+        sent.expect("the threads are there");
+    }
+    drop((jobs, say));
+    let done = said.iter().map(count).sum();
+    Ok(meter.wall(done))
+}

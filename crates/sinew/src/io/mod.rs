@@ -25,7 +25,7 @@ pub use raw::{
     Interest, accept, close, connect, copy, is_nonblocking, pipe, read, ready, recvfrom, sendto,
     set_nonblocking, write,
 };
-pub(crate) use readiness::poll_flags;
+pub(crate) use readiness::{poll_flags, take_turn};
 pub(crate) use source::Direction;
 pub use stdin::{Stdin, stdin};
 pub(crate) use watch::Watch;

@@ -3,8 +3,8 @@
 //! Owns: the work until it is begun, then the answer until it is taken. Thread: any; the work runs on one of the pool's.
 //!
 //! Invariants
-//! - I1. The work runs at most once, and never after its wait has ended: who gives the wait up either takes the work back, and it is
-//!   dropped right there, or finds it begun and waits for its end.
+//! - I1. The work runs at most once, and does not begin after its wait has ended: who gives the wait up, or is unwound, takes the work
+//!   back, and it is dropped right there; who finds it begun waits for its end.
 //! - I2. Nothing of the asker's is lent to the work: what it needs it owns. So a coroutine that is unwound by force, the one party that
 //!   does not wait for the end, leaves nothing dangling; the answer is dropped where it comes about.
 //! - I3. Each errand that was accepted is answered, also if the work panics or is dropped.
@@ -46,12 +46,17 @@ struct Errand<T, F> {
 /// The pool's side: answers, come what may.
 struct Performer<T, F>(Arc<Errand<T, F>>);
 
-/// Whether work is done right here: on a plain thread, which may block.
+/// The side of the one who asked: takes the work back when it goes.
+struct Asker<T, F>(Arc<Errand<T, F>>);
+
+/// Whether work is done right here: on a plain thread, which may block, and for as long as it takes. One of the pool's own does not wait for
+/// another.
 pub(super) fn is_direct() -> bool {
-    matches!(place(), Place::Thread)
+    let has_limit = || Waiting::new(None).is_ok_and(|waiting| waiting.deadline_ns().is_some());
+    matches!(place(), Place::Thread) && (!has_limit() || pool::is_own_worker())
 }
 
-/// Runs `f`, which may block, on a thread of the pool; on a plain thread, here.
+/// Runs `f`, which may block, on a thread of the pool; on a plain thread without a limit, here.
 ///
 /// # Suspends
 ///
@@ -70,15 +75,15 @@ where
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
     match place() {
-        Place::Thread => f(),
         Place::Frame => Err(WaitError::State.into()),
-        Place::Coroutine(..) => send(f)?
+        Place::Thread if is_direct() => f(),
+        Place::Thread | Place::Coroutine(..) => send(f)?
             .wait()?
             .unwrap_or_else(|| Err(WaitError::Closed.into())),
     }
 }
 
-fn send<T, F>(f: F) -> io::Result<Arc<Errand<io::Result<T>, F>>>
+fn send<T, F>(f: F) -> io::Result<Asker<io::Result<T>, F>>
 where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
@@ -94,10 +99,11 @@ where
         }),
     });
     let performer = Performer(Arc::clone(&errand));
+    let asker = Asker(errand);
     let pool = pool::get()?;
     // Its future is not needed: the errand has the answer.
     match pool.submit(move |_| performer.perform()) {
-        Ok(_future) => Ok(errand),
+        Ok(_future) => Ok(asker),
         Err(refused) => Err(match refused.kind() {
             ErrorKind::Timeout => WaitError::Timeout,
             ErrorKind::Cancelled => WaitError::Cancelled,
@@ -149,32 +155,6 @@ impl<T, F> Errand<T, F> {
         }
     }
 
-    /// The answer; `None` if there is none.
-    fn wait(&self) -> io::Result<Option<T>> {
-        let waiting = Waiting::new(None)?;
-        if let Some(reason) = self.stop(&waiting) {
-            // The wait was ended: by what, matters only if the work can be taken back.
-            let mut state = self.state.lock();
-            if matches!(state.phase, Phase::Queued(_)) {
-                let work = mem::replace(&mut state.phase, Phase::Gone);
-                drop(state);
-                drop(work);
-                waiting.result(reason)?;
-                return Err(WaitError::Cancelled.into());
-            }
-            drop(state);
-            shield(|| Waiting::new(None).map(|waiting| self.stop(&waiting)))?;
-        }
-        let mut state = self.state.lock();
-        match mem::replace(&mut state.phase, Phase::Gone) {
-            Phase::Over(answer) => Ok(answer),
-            phase => {
-                state.phase = phase;
-                Err(WaitError::State.into())
-            }
-        }
-    }
-
     /// Waits until it is over. What ended the wait before that, if so.
     fn stop(&self, waiting: &Waiting<'_>) -> Option<Reason> {
         let guard = self.state.lock();
@@ -198,5 +178,46 @@ impl<T, F> Errand<T, F> {
             )
         };
         (reason != Reason::Woken).then_some(reason)
+    }
+}
+
+impl<T, F> Asker<T, F> {
+    /// The answer; `None` if there is none.
+    fn wait(self) -> io::Result<Option<T>> {
+        let waiting = Waiting::new(None)?;
+        if let Some(reason) = self.0.stop(&waiting) {
+            // The wait was ended: by what, matters only if the work can be taken back.
+            if self.take_back() {
+                waiting.result(reason)?;
+                return Err(WaitError::Cancelled.into());
+            }
+            shield(|| Waiting::new(None).map(|waiting| self.0.stop(&waiting)))?;
+        }
+        let mut state = self.0.state.lock();
+        match mem::replace(&mut state.phase, Phase::Gone) {
+            Phase::Over(answer) => Ok(answer),
+            phase => {
+                state.phase = phase;
+                Err(WaitError::State.into())
+            }
+        }
+    }
+
+    /// Whether it was not begun; it will not be.
+    fn take_back(&self) -> bool {
+        let mut state = self.0.state.lock();
+        if !matches!(state.phase, Phase::Queued(_)) {
+            return false;
+        }
+        let work = mem::replace(&mut state.phase, Phase::Gone);
+        drop(state);
+        drop(work);
+        true
+    }
+}
+
+impl<T, F> Drop for Asker<T, F> {
+    fn drop(&mut self) {
+        self.take_back();
     }
 }

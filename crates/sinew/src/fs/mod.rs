@@ -1,8 +1,8 @@
 //! Files and directories with std's names: a call that could block is made by another thread, and suspends the coroutine.
 //!
 //! The kernel does not tell when a file on a disk is ready; its calls just take their time. So they are made by a pool of a few threads
-//! ([`use_pool`]), which the first call starts. On a plain thread they are made right there. What the page cache has is read in
-//! place, where the kernel can tell that it has it.
+//! ([`use_pool`]), which the first call starts. On a plain thread they are made right there, unless there is a limit around the call
+//! ([`crate::timeout`]). What the page cache has is read in place, where the kernel can tell that it has it.
 //!
 //! # Suspends
 //!

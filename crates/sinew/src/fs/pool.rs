@@ -37,6 +37,11 @@ pub(super) fn get() -> io::Result<&'static TaskPool> {
     Ok(POOL.get_or_init(|| pool))
 }
 
+/// Whether the calling thread is one of the pool's.
+pub(super) fn is_own_worker() -> bool {
+    POOL.get().is_some_and(|pool| pool.shared().is_own_worker())
+}
+
 /// Has this pool make the blocking calls of this module, for the whole process and for ever. To be called before the first of them;
 /// otherwise a pool of 16 threads with a queue of 1,024 is made then.
 ///

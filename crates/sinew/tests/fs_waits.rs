@@ -97,6 +97,27 @@ fn others_run_while_the_disk_is_waited_for() {
 }
 
 // contract: I6
+#[test]
+fn nobody_takes_it_for_a_deadlock() {
+    let _watchdog = watchdog();
+    let _alone = alone();
+    let folder = Folder::new("long");
+    let lease = leased(&folder, "leased");
+    let path = lease.path.clone();
+    let (_never, pause) = std::sync::mpsc::channel::<()>();
+    let releasing = std::thread::spawn(move || {
+        while stats().running == 0 {
+            std::thread::yield_now();
+        }
+        // Longer than it takes until a scheduler that sleeps is looked at. Nobody sends.
+        let _paused = pause.recv_timeout(Duration::from_millis(100)).is_err();
+        lease.release();
+    });
+    drop(run(|| File::open(path)).unwrap());
+    releasing.join().unwrap();
+}
+
+// contract: I6
 // contract: S12
 #[test]
 fn a_cancel_in_each_phase() {

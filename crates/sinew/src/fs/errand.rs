@@ -162,7 +162,7 @@ impl<T, F> Errand<T, F> {
             return None;
         }
         let record = Record {
-            kind: Kind::Park,
+            kind: Kind::Errand,
             object: 0,
             owner: 0,
         };

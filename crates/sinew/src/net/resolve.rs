@@ -187,7 +187,7 @@ impl Request {
             return answer;
         }
         let record = Record {
-            kind: Kind::Park,
+            kind: Kind::Errand,
             object: 0,
             owner: 0,
         };

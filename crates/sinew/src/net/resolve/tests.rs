@@ -83,10 +83,23 @@ fn lookups_on_a_bounded_number_of_threads() {
         assert_eq!(with_gate("queued", |gate| gate.begun), 0);
     });
     crate::run(a_bounded_number_of_requests);
+    nobody_takes_it_for_a_deadlock();
     crate::run(limits_end_a_lookup);
     // A plain thread that has a limit does not ask for itself.
     limits_end_a_lookup();
     with_gate("slow", |gate| gate.open = true);
+}
+
+fn nobody_takes_it_for_a_deadlock() {
+    let (_never, pause) = std::sync::mpsc::channel::<()>();
+    let opening = std::thread::spawn(move || {
+        wait_for("long", |gate| gate.begun == 1);
+        // Longer than it takes until a scheduler that sleeps is looked at. Nobody sends.
+        let _paused = pause.recv_timeout(Duration::from_millis(100)).is_err();
+        with_gate("long", |gate| gate.open = true);
+    });
+    crate::run(|| resolve_elsewhere("long", 1, ask)).unwrap();
+    opening.join().unwrap();
 }
 
 /// A name whose resolver takes its time.

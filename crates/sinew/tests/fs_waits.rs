@@ -14,7 +14,8 @@ use fs_rig::{Folder, Leased, leased, pattern};
 use io_rig::{skipped, stress, watchdog};
 use sinew::fs::{self, File, OpenOptions};
 use sinew::task::TaskPool;
-use sinew::{JoinHandle, run, spawn_local, timeout, yield_now};
+use sinew::time::now;
+use sinew::{JoinHandle, run, sleep, spawn_local, timeout, yield_now};
 
 const QUEUE_LIMIT: usize = 4;
 
@@ -47,7 +48,7 @@ fn until(what: impl Fn() -> bool) {
 fn hold_up(lease: &Leased) -> JoinHandle<std::io::Result<File>> {
     let path = lease.path.clone();
     let opening = spawn_local(move || File::open(path));
-    until(|| stats().running == 1);
+    until(|| lease.is_awaited());
     opening
 }
 
@@ -106,7 +107,7 @@ fn nobody_takes_it_for_a_deadlock() {
     let path = lease.path.clone();
     let (_never, pause) = std::sync::mpsc::channel::<()>();
     let releasing = std::thread::spawn(move || {
-        while stats().running == 0 {
+        while !lease.is_awaited() {
             std::thread::yield_now();
         }
         // Longer than it takes until a scheduler that sleeps is looked at. Nobody sends.
@@ -176,11 +177,15 @@ fn a_timeout_in_each_phase() {
     run(|| {
         let lease = leased(&folder, "leased");
         let path = lease.path.clone();
-        let begun = spawn_local(move || timeout(Duration::from_millis(1), || File::open(path)));
-        until(|| stats().running == 1);
+        let limit = Duration::from_millis(300);
+        let end = now() + limit;
+        let begun = spawn_local(move || timeout(limit, || File::open(path)));
+        until(|| lease.is_awaited());
         let short = Duration::from_millis(2);
         let queued = folder.join("queued");
         assert!(timeout(short, || fs::write(&queued, "")).is_err());
+        until(|| now() > end);
+        sleep(short).unwrap();
         assert!(!begun.is_finished());
         lease.release();
         // It came to a file, though late.

@@ -76,6 +76,14 @@ pub(crate) fn leased(folder: &Folder, name: &str) -> Leased {
 }
 
 impl Leased {
+    /// Whether somebody is held up.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let fd = self.holder.as_raw_fd();
+        // The kernel tells what the lease is to become.
+        // SAFETY: only numbers.
+        unsafe { libc::fcntl(fd, libc::F_GETLEASE) != libc::F_WRLCK }
+    }
+
     /// Lets them open it.
     pub(crate) fn release(self) {
         drop(self.holder);

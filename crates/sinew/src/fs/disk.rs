@@ -11,7 +11,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
@@ -30,7 +30,7 @@ const HERE: u64 = u64::MAX;
 
 /// See the file's head.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     file: File,
     position: Arc<AtomicUsize>,
     /// The kernel reads what it has cached without waiting for the rest.
@@ -209,6 +209,15 @@ impl Disk {
         let disk = Arc::clone(self);
         let bytes = bytes[..bytes.len().min(STEP)].to_vec();
         errand::run(move || disk.write_blocking(offset, &bytes))
+    }
+
+    /// Sends at most so many bytes from where the position is to a socket in non-blocking mode; `WouldBlock` if that has no room.
+    pub(crate) fn send(self: &Arc<Self>, to: &Arc<OwnedFd>, len: usize) -> io::Result<usize> {
+        let (disk, to) = (Arc::clone(self), Arc::clone(to));
+        errand::run(move || {
+            let _moving = disk.moving();
+            uninterrupted(|| rustix::fs::sendfile(&*to, &disk.file, None, len))
+        })
     }
 
     /// Moves the position.

@@ -69,7 +69,7 @@ pub(super) fn is_direct() -> bool {
 /// # Errors
 ///
 /// Those of `f`; `State` where nothing may wait; a cancel's and a timeout's.
-pub(super) fn run<T, F>(f: F) -> io::Result<T>
+pub(crate) fn run<T, F>(f: F) -> io::Result<T>
 where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,

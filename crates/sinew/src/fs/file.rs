@@ -95,6 +95,14 @@ impl File {
         }
     }
 
+    /// The file, if it is one on a disk.
+    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
+        match &self.way {
+            Way::Disk(disk) => Some(disk),
+            Way::Stream(_) => None,
+        }
+    }
+
     /// Opens a file to read.
     ///
     /// # Errors
@@ -298,7 +306,7 @@ impl File {
     pub fn close(self) -> io::Result<()> {
         let path = self.path.clone();
         let closed = match self.way {
-            Way::Disk(disk) => errand::run(move || crate::io::close(disk.into_file().into())),
+            Way::Disk(disk) => errand::run(move || crate::io::close(disk.into_file())),
             Way::Stream(watched) => crate::io::close(watched.into_fd()),
         };
         closed.map_err(|error| match path {

@@ -50,6 +50,8 @@ mod pool;
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
 pub use directory::{DirBuilder, DirEntry, ReadDir, create_dir, create_dir_all, read_dir};
+pub(crate) use disk::Disk;
+pub(crate) use errand::run as elsewhere;
 pub use file::File;
 pub use open::OpenOptions;
 pub use paths::{

@@ -9,11 +9,26 @@ use std::rc::Rc;
 
 use io_rig::{raise_descriptor_limit, read_byte, skipped, watchdog};
 use sinew::net::{TcpListener, TcpStream};
-use sinew::{go_local, run, spawn_local};
+use sinew::{go_local, run, spawn_local, yield_now};
 
 /// Tells a child of this test where to connect.
 const ADDRESS: &str = "SINEW_TEST_CROWD_ADDRESS";
 const IDLE: usize = 10_000;
+/// What a coroutine that waits for a connection may take: 4.6 KiB. Code that is not optimised needs more of its stack.
+const IDLE_BYTES_MAX: usize = if cfg!(debug_assertions) {
+    16_000
+} else {
+    4_710
+};
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .unwrap();
+    kib.parse::<usize>().unwrap() * 1024
+}
 
 // contract: I2
 #[test]
@@ -93,7 +108,8 @@ fn ten_thousand_idle_connections() {
             .spawn()
             .unwrap();
         let heard = Rc::new(std::cell::Cell::new(0));
-        let mut waiting = Vec::new();
+        let mut waiting = Vec::with_capacity(IDLE);
+        let before = resident_bytes();
         for _ in 0..IDLE {
             let (stream, _) = listener.accept().unwrap();
             let heard = heard.clone();
@@ -103,6 +119,10 @@ fn ten_thousand_idle_connections() {
                 (&stream).write_all(b"?").unwrap();
             }));
         }
+        yield_now().unwrap();
+        let each = resident_bytes().saturating_sub(before) / IDLE;
+        println!("an idle connection has {each} bytes resident");
+        assert!(each <= IDLE_BYTES_MAX, "{each} bytes each");
         assert_eq!(heard.get(), 0);
         child.stdin.take().unwrap().write_all(b"g").unwrap();
         for one in waiting {

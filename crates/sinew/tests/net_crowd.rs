@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use io_rig::{raise_descriptor_limit, read_byte, skipped, watchdog};
 use sinew::net::{TcpListener, TcpStream};
@@ -21,6 +22,12 @@ const IDLE_BYTES_MAX: usize = if cfg!(debug_assertions) {
     4_710
 };
 
+/// One test at a time: what one leaves or takes meanwhile counts for the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -33,7 +40,7 @@ fn resident_bytes() -> usize {
 // contract: I2
 #[test]
 fn a_thousand_connections_echo() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     if raise_descriptor_limit() < 3_000 {
         return skipped("a thousand connections", "too few descriptors");
     }
@@ -93,7 +100,7 @@ fn crowd_child() {
 // contract: I2
 #[test]
 fn ten_thousand_idle_connections() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     if raise_descriptor_limit() < IDLE as u64 + 3_000 {
         return skipped("ten thousand connections", "too few descriptors");
     }

@@ -35,6 +35,7 @@ pub mod coroutine;
 mod driver;
 mod error;
 pub mod event;
+pub mod fs;
 pub mod future;
 pub mod inspect;
 pub mod io;

@@ -620,6 +620,7 @@ fn operations() -> Vec<Row> {
         ("block_on", blocking_on),
         ("promise wait", awaiting_promise),
         ("io::read", reading),
+        ("fs read of a fifo", reading_fifo),
         ("io::write", writing),
         ("io::ready", readying),
         ("io::accept", accepting),

@@ -41,7 +41,7 @@ fn udp() -> (OwnedFd, SocketAddr) {
     (socket.into(), address)
 }
 
-fn flags(fd: &OwnedFd) -> (bool, bool) {
+fn flags(fd: &impl AsFd) -> (bool, bool) {
     let close_on_exec = rustix::io::fcntl_getfd(fd).unwrap();
     (
         close_on_exec.contains(rustix::io::FdFlags::CLOEXEC),

@@ -12,11 +12,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use io_rig::{std_pair, watchdog};
+use io_rig::{std_pair, stress, watchdog};
 use sinew::net::{TcpStream, UnixStream};
 use sinew::{run, spawn_local};
 
-const BYTES: usize = 64 << 20;
+/// How much is transferred: a gibibyte with `SINEW_STRESS=16`.
+fn bytes() -> usize {
+    stress() * (64 << 20)
+}
 
 static CAUGHT: AtomicUsize = AtomicUsize::new(0);
 
@@ -79,7 +82,7 @@ fn checksum(sum: u64, bytes: &[u8]) -> u64 {
 fn send(mut stream: impl Write) -> u64 {
     let (mut pattern, mut sum) = (Pattern(1), 0);
     let mut buffer = vec![0; 50_000];
-    let mut left = BYTES;
+    let mut left = bytes();
     while left > 0 {
         let len = left.min(buffer.len());
         pattern.fill(&mut buffer[..len]);
@@ -97,7 +100,7 @@ fn receive(mut stream: impl Read) -> u64 {
         // Not `read_exact`, which would swallow `Interrupted`.
         let len = stream.read(&mut buffer).unwrap();
         if len == 0 {
-            assert_eq!(total, BYTES);
+            assert_eq!(total, bytes());
             return sum;
         }
         total += len;
@@ -119,6 +122,21 @@ fn a_transfer_between_coroutines_under_signals() {
     });
     assert_eq!(sent, received);
     assert!(CAUGHT.load(Relaxed) > 0);
+}
+
+// contract: I1
+#[test]
+fn a_copy_by_the_kernel_under_signals() {
+    let _watchdog = watchdog();
+    let ((a, b), (c, d)) = (std_pair(), std_pair());
+    let sending = std::thread::spawn(move || send(a));
+    let fetching = std::thread::spawn(move || receive(d));
+    let copied = under_signals(move || {
+        let adopt = |stream| TcpStream::from_std(stream).unwrap();
+        run(|| sinew::io::copy(&mut adopt(b), &mut adopt(c)).unwrap())
+    });
+    assert_eq!(copied, bytes() as u64);
+    assert_eq!(sending.join().unwrap(), fetching.join().unwrap());
 }
 
 // contract: I1

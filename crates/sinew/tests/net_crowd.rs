@@ -6,19 +6,41 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use io_rig::{raise_descriptor_limit, read_byte, skipped, watchdog};
 use sinew::net::{TcpListener, TcpStream};
-use sinew::{go_local, run, spawn_local};
+use sinew::{go_local, run, spawn_local, yield_now};
 
 /// Tells a child of this test where to connect.
 const ADDRESS: &str = "SINEW_TEST_CROWD_ADDRESS";
 const IDLE: usize = 10_000;
+/// What a coroutine that waits for a connection may take: 4.6 KiB. Code that is not optimised needs more of its stack.
+const IDLE_BYTES_MAX: usize = if cfg!(debug_assertions) {
+    16_000
+} else {
+    4_710
+};
+
+/// One test at a time: what one leaves or takes meanwhile counts for the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .unwrap();
+    kib.parse::<usize>().unwrap() * 1024
+}
 
 // contract: I2
 #[test]
 fn a_thousand_connections_echo() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     if raise_descriptor_limit() < 3_000 {
         return skipped("a thousand connections", "too few descriptors");
     }
@@ -78,7 +100,7 @@ fn crowd_child() {
 // contract: I2
 #[test]
 fn ten_thousand_idle_connections() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     if raise_descriptor_limit() < IDLE as u64 + 3_000 {
         return skipped("ten thousand connections", "too few descriptors");
     }
@@ -93,7 +115,8 @@ fn ten_thousand_idle_connections() {
             .spawn()
             .unwrap();
         let heard = Rc::new(std::cell::Cell::new(0));
-        let mut waiting = Vec::new();
+        let mut waiting = Vec::with_capacity(IDLE);
+        let before = resident_bytes();
         for _ in 0..IDLE {
             let (stream, _) = listener.accept().unwrap();
             let heard = heard.clone();
@@ -103,6 +126,10 @@ fn ten_thousand_idle_connections() {
                 (&stream).write_all(b"?").unwrap();
             }));
         }
+        yield_now().unwrap();
+        let each = resident_bytes().saturating_sub(before) / IDLE;
+        println!("an idle connection has {each} bytes resident");
+        assert!(each <= IDLE_BYTES_MAX, "{each} bytes each");
         assert_eq!(heard.get(), 0);
         child.stdin.take().unwrap().write_all(b"g").unwrap();
         for one in waiting {

@@ -4,9 +4,10 @@ mod io_rig;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::time::Duration;
 
 use io_rig::watchdog;
-use sinew::net::{ToSocketAddrs, lookup_host};
+use sinew::net::{ToSocketAddrs, lookup_host, lookup_host_deadline, lookup_host_timeout};
 use sinew::{run, spawn_local};
 
 fn all<A: ToSocketAddrs>(host: A) -> Vec<SocketAddr> {
@@ -21,6 +22,7 @@ fn resolver_threads() -> usize {
         .count()
 }
 
+// contract: I7
 // One test: it counts the process's threads.
 #[test]
 fn literals_take_no_thread_and_names_do() {
@@ -54,6 +56,25 @@ fn literals_take_no_thread_and_names_do() {
         let error = lookup_host("no such name:80").err().unwrap();
         assert!(error.to_string().contains("no such name"), "{error}");
     });
+    // With limits that are not reached, and one that is over for what needs no asking.
+    let limit = Duration::from_secs(60);
+    run(|| {
+        assert_eq!(
+            lookup_host_timeout(v4, Duration::ZERO)
+                .unwrap()
+                .collect::<Vec<_>>(),
+            [v4]
+        );
+        assert!(lookup_host_timeout("localhost:80", limit).unwrap().count() > 0);
+        let deadline = sinew::time::now() + limit;
+        assert!(
+            lookup_host_deadline("localhost:80", deadline)
+                .unwrap()
+                .count()
+                > 0
+        );
+    });
+    assert!(lookup_host_timeout("localhost:80", limit).unwrap().count() > 0);
     // On a plain thread it is asked for right here.
     let found = all(("localhost", 80));
     assert!(found.contains(&v4) || found.contains(&v6), "{found:?}");

@@ -4,6 +4,8 @@ mod io_rig;
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -203,5 +205,66 @@ fn a_descriptor_among_the_bytes_does_not_stall_a_reader() {
         rustix::net::sendmsg(&b, &slices, &mut control, flags).unwrap();
         (&b).write_all(b"def").unwrap();
         assert_eq!(reading.join().unwrap(), b"0abcdef");
+    });
+}
+
+// contract: I2
+// contract: I11
+#[test]
+fn an_address_without_a_path_does_too() {
+    let _watchdog = watchdog();
+    let talk = || {
+        let name = format!(
+            "sinew-net-unix-{}-{}",
+            std::process::id(),
+            sinew::in_coroutine()
+        );
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let error = UnixListener::bind_addr(&address).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let client = UnixStream::connect_addr(&address).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        (&client).write_all(b"x").unwrap();
+        assert_eq!(read_byte(&mut stream).unwrap(), b'x');
+        drop(listener);
+        let error = UnixStream::connect_addr(&address).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        assert!(error.to_string().contains("sinew-net-unix"), "{error}");
+        let unnamed = client.local_addr().unwrap();
+        let error = UnixStream::connect_addr(&unnamed).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let past = sinew::time::now();
+        let error = UnixStream::connect_deadline("/nowhere/at/all", past).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    };
+    run(talk);
+    talk();
+}
+
+fn has_options(socket: &impl AsFd) {
+    let options = socket2::SockRef::from(socket);
+    options.set_recv_buffer_size(50_000).unwrap();
+    // The kernel doubles it for its own needs.
+    assert_eq!(options.recv_buffer_size().unwrap(), 100_000);
+}
+
+// contract: I2
+#[test]
+fn every_socket_takes_socket2s_options() {
+    let spot = Spot::new("options");
+    run(|| {
+        let listener = sinew::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        has_options(&listener);
+        let stream = sinew::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        has_options(&stream);
+        let options = socket2::SockRef::from(&stream);
+        options.set_keepalive(true).unwrap();
+        assert!(options.keepalive().unwrap());
+        has_options(&sinew::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        has_options(&sinew::net::UnixDatagram::unbound().unwrap());
+        has_options(&UnixListener::bind(&spot.0).unwrap());
+        let (near, _far) = UnixStream::pair().unwrap();
+        has_options(&near);
     });
 }

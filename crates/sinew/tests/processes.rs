@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use io_rig::{stress, watchdog};
+use io_rig::{raise_descriptor_limit, stress, watchdog};
 use sinew::process::{Child, Command, Stdio};
 use sinew::time::now;
 use sinew::{run, scope, spawn_local, yield_now};
@@ -273,5 +273,39 @@ fn no_child_is_left_unreaped() {
             std::thread::yield_now();
         }
         drop(input);
+    });
+}
+
+// contract: I9
+#[test]
+fn a_thousand_children_that_end_at_once() {
+    const CHILDREN: usize = 1_000;
+    let (_watchdog, _alone) = (watchdog(), alone());
+    raise_descriptor_limit();
+    run(|| {
+        // All of them read one pipe.
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut all: Vec<_> = (0..CHILDREN)
+            .map(|_| {
+                Command::new("cat")
+                    .stdin(reader.try_clone().unwrap())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        drop((reader, writer));
+        // Half of them are waited for, the others dropped.
+        let dropped = all.split_off(CHILDREN / 2);
+        let waiting: Vec<_> = all
+            .into_iter()
+            .map(|mut child| spawn_local(move || child.wait().unwrap().success()))
+            .collect();
+        drop(dropped);
+        for one in waiting {
+            assert!(one.join().unwrap());
+        }
+        while !children().is_empty() {
+            std::thread::yield_now();
+        }
     });
 }

@@ -4,7 +4,7 @@ mod io_rig;
 
 use std::cell::Cell;
 use std::future::{IntoFuture, poll_fn};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ fn in_the_background(f: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn write_byte(fd: &OwnedFd) {
+fn write_byte(fd: &impl AsFd) {
     assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
 }
 

@@ -76,6 +76,8 @@ pub enum Kind {
     Room = 22,
     /// A pool to have done what it accepted.
     Drain = 23,
+    /// What another thread does for it: a file system call, a lookup.
+    Errand = 24,
 }
 
 impl Kind {
@@ -105,6 +107,7 @@ impl Kind {
             21 => Self::Future,
             22 => Self::Room,
             23 => Self::Drain,
+            24 => Self::Errand,
             _ => Self::Nothing,
         }
     }
@@ -143,6 +146,7 @@ impl Kind {
             Self::Future => "future",
             Self::Room => "room in a pool",
             Self::Drain => "drain of a pool",
+            Self::Errand => "errand",
         }
     }
 }

@@ -8,25 +8,31 @@
 //! [`crate::is_cancelled`] recognises. A timeout is [`std::io::ErrorKind::TimedOut`] and spans the whole call.
 
 mod arm;
+mod copy;
 mod established;
 mod named;
+mod pipe;
 mod raw;
 mod readiness;
 pub(crate) mod source;
 mod stdin;
+mod stdout;
 mod thread_waits;
 mod watch;
 mod watched;
 
 pub use arm::ReadyArm;
+pub use copy::copy;
 pub(crate) use established::is_established;
 pub(crate) use named::named;
+pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use raw::{
-    Interest, accept, close, connect, copy, is_nonblocking, pipe, read, ready, recvfrom, sendto,
+    Interest, accept, close, connect, is_nonblocking, read, ready, recvfrom, sendto,
     set_nonblocking, write,
 };
-pub(crate) use readiness::poll_flags;
+pub(crate) use readiness::{poll_flags, take_turn};
 pub(crate) use source::Direction;
 pub use stdin::{Stdin, stdin};
+pub use stdout::{Stderr, Stdout, stderr, stdout};
 pub(crate) use watch::Watch;
 pub(crate) use watched::{Limits, Watched};

@@ -4,14 +4,13 @@
 //! the number still means what it meant; [`close`] tells it at once.
 #![expect(unsafe_code, reason = "close(2) of an owned number")]
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::io::established::is_established;
 use crate::io::named::named;
@@ -295,7 +294,8 @@ pub(super) fn not_pollable(fd: BorrowedFd<'_>) -> io::Error {
 /// # Errors
 ///
 /// The kernel's; the descriptor is closed all the same.
-pub fn close(fd: OwnedFd) -> io::Result<()> {
+pub fn close(fd: impl Into<OwnedFd>) -> io::Result<()> {
+    let fd = fd.into();
     current::with_scheduler(|scheduler| scheduler.forget(fd.as_raw_fd(), 0));
     // `OwnedFd` would not tell what close(2) says.
     let number = fd.into_raw_fd();
@@ -311,45 +311,5 @@ fn close_number(number: i32) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
-    }
-}
-
-/// A pipe: what is written to the second end is read from the first. Both are close-on-exec and non-blocking.
-///
-/// # Errors
-///
-/// The kernel's: too many descriptors, for one.
-pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
-}
-
-/// Copies from `reader` to `writer` until the reader's end, and returns how many bytes that were.
-///
-/// Unlike [`std::io::copy`] it never uses a system call that would block the thread, and its buffer is on the heap: a
-/// coroutine's stack is small.
-///
-/// # Suspends
-///
-/// As the reader and the writer do.
-///
-/// # Errors
-///
-/// Theirs. What was read before has been written, or the writer's error is what is returned.
-pub fn copy<R: Read + ?Sized, W: Write + ?Sized>(
-    reader: &mut R,
-    writer: &mut W,
-) -> io::Result<u64> {
-    let mut buffer = vec![0; 16 * 1024];
-    let mut total = 0;
-    loop {
-        match reader.read(&mut buffer) {
-            Ok(0) => return Ok(total),
-            Ok(len) => {
-                writer.write_all(&buffer[..len])?;
-                total += len as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
     }
 }

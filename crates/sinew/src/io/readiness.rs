@@ -23,7 +23,7 @@ use crate::sys::clock;
 /// A call that succeeds at once is a turn too: a coroutine whose descriptors are always ready does not keep
 /// the others from running.
 #[inline]
-pub(super) fn take_turn() {
+pub(crate) fn take_turn() {
     if let Place::Coroutine(scheduler, block) = place() {
         scheduler.take_turn(block);
     }

@@ -5,8 +5,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::time::{Duration, Instant};
 use std::{iter, option, slice, vec};
 
+use crate::error::{Elapsed, WaitError};
 use crate::net::resolve::resolve;
 
 /// As [`std::net::ToSocketAddrs`], for the same types, but resolving a name suspends the coroutine.
@@ -51,6 +53,42 @@ pub trait ToSocketAddrs {
 /// ```
 pub fn lookup_host<A: ToSocketAddrs>(host: A) -> io::Result<impl Iterator<Item = SocketAddr>> {
     host.to_socket_addrs()
+}
+
+/// As [`lookup_host`], for at most `timeout`.
+///
+/// # Suspends
+///
+/// As [`lookup_host`]; on a plain thread too the resolver runs on a thread of its own.
+///
+/// # Errors
+///
+/// As [`lookup_host`]; `TimedOut` when the time is up.
+pub fn lookup_host_timeout<A: ToSocketAddrs>(
+    host: A,
+    timeout: Duration,
+) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    in_time(crate::timeout(timeout, || host.to_socket_addrs()))
+}
+
+/// As [`lookup_host`], until `deadline`.
+///
+/// # Suspends
+///
+/// As [`lookup_host_timeout`].
+///
+/// # Errors
+///
+/// As [`lookup_host`]; `TimedOut` at the deadline.
+pub fn lookup_host_deadline<A: ToSocketAddrs>(
+    host: A,
+    deadline: Instant,
+) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    in_time(crate::timeout_deadline(deadline, || host.to_socket_addrs()))
+}
+
+fn in_time<T>(result: Result<io::Result<T>, Elapsed>) -> io::Result<T> {
+    result.unwrap_or_else(|_| Err(WaitError::Timeout.into()))
 }
 
 fn invalid(what: &'static str) -> io::Error {

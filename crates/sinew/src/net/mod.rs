@@ -23,7 +23,7 @@ mod unix_datagram;
 
 pub use std::net::Shutdown;
 
-pub use addr::{ToSocketAddrs, lookup_host};
+pub use addr::{ToSocketAddrs, lookup_host, lookup_host_deadline, lookup_host_timeout};
 pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub(crate) use stream::Stream;

@@ -1,11 +1,11 @@
 //! Names to addresses, by the system's blocking resolver on a few threads.
 //!
 //! Owns: the queue of requests and the threads that serve it. They start as needed, [`THREADS_MAX`] at most, and end when they
-//! have had nothing to do for a while.
+//! have had nothing to do for a while. There are [`REQUESTS_MAX`] requests at most; who comes then waits for room.
 //! Thread: any.
 //!
 //! Invariants
-//! - I1. A request that nobody waits for any more is not begun.
+//! - I1. A request that nobody waits for any more is not begun, and takes no room unless it was begun before.
 //! - I2. A queued request has a thread that will come to it: none is queued if there is no thread and none can be started.
 #![expect(unsafe_code, reason = "waits in a request's queue")]
 
@@ -21,12 +21,15 @@ use sinew_core::wait::{Kind, Queue, Reason, Record, wait_in};
 use crate::error::WaitError;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
+use crate::sync::{Permit, Semaphore};
 
 #[cfg(test)]
 mod tests;
 
 /// How many lookups run at the same time.
 const THREADS_MAX: usize = 8;
+/// How many lookups run or wait for a thread.
+const REQUESTS_MAX: usize = 1_024;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -39,6 +42,8 @@ struct Request {
     /// Who knows the answer: the system.
     ask: fn(&str, u16) -> Answer,
     state: Lock<State>,
+    /// It takes room until it goes.
+    _room: Permit<'static>,
 }
 
 struct State {
@@ -59,16 +64,18 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     idle: 0,
 });
 static WORK: Condvar = Condvar::new();
+static ROOM: Semaphore = Semaphore::new(REQUESTS_MAX);
 
 fn lock() -> MutexGuard<'static, Pool> {
     // No foreign code runs under the lock.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The addresses of a name.
+/// The addresses of a name. A plain thread asks for itself, unless there is a limit to how long that may take.
 pub(super) fn resolve(host: &str, port: u16) -> Answer {
     match place() {
-        Place::Thread => ask_system(host, port),
+        Place::Thread if Waiting::new(None)?.deadline_ns().is_none() => ask_system(host, port),
+        Place::Thread => resolve_elsewhere(host, port, ask_system),
         Place::Frame => Err(WaitError::State.into()),
         Place::Coroutine(..) => resolve_elsewhere(host, port, ask_system),
     }
@@ -76,6 +83,7 @@ pub(super) fn resolve(host: &str, port: u16) -> Answer {
 
 /// Has a resolver thread ask, and waits for the answer.
 fn resolve_elsewhere(host: &str, port: u16, ask: fn(&str, u16) -> Answer) -> Answer {
+    let room = ROOM.acquire()?;
     let request = Arc::new(Request {
         host: host.to_owned(),
         port,
@@ -84,9 +92,27 @@ fn resolve_elsewhere(host: &str, port: u16, ask: fn(&str, u16) -> Answer) -> Ans
             answer: None,
             asker: Queue::new(),
         }),
+        _room: room,
     });
     submit(&request)?;
-    request.wait()
+    let asker = Asker(request);
+    asker.0.wait()
+}
+
+/// The one who waits for a request: takes it out of the queue when he goes.
+struct Asker(Arc<Request>);
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        let mut pool = lock();
+        let is_mine = |request: &Arc<Request>| Arc::ptr_eq(request, &self.0);
+        // The last ones are those that are still there.
+        if let Some(index) = pool.requests.iter().rposition(is_mine) {
+            let mine = pool.requests.remove(index);
+            drop(pool);
+            drop(mine);
+        }
+    }
 }
 
 fn ask_system(host: &str, port: u16) -> Answer {
@@ -161,7 +187,7 @@ impl Request {
             return answer;
         }
         let record = Record {
-            kind: Kind::Park,
+            kind: Kind::Errand,
             object: 0,
             owner: 0,
         };

@@ -110,6 +110,18 @@ impl<S: Split> Drop for OwnedWriteHalf<S> {
     }
 }
 
+impl<'a, S> ReadHalf<'a, S> {
+    pub(crate) fn stream(&self) -> &'a S {
+        self.0
+    }
+}
+
+impl<'a, S> WriteHalf<'a, S> {
+    pub(crate) fn stream(&self) -> &'a S {
+        self.0
+    }
+}
+
 impl<S> Read for ReadHalf<'_, S>
 where
     for<'s> &'s S: Read,

@@ -58,6 +58,15 @@ impl Stream {
         SockRef::from(&self.watched)
     }
 
+    /// Makes a call of another kind in one direction, within its limits.
+    pub(crate) fn call<T>(
+        &self,
+        direction: Direction,
+        call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.watched.call(direction, self.limits(direction), call)
+    }
+
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.receive(buffer.len(), |fd| {
             Ok(recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?.0)

@@ -43,6 +43,20 @@ pub(super) fn local(address: &SockAddr) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(address.as_pathname().unwrap_or(Path::new("")))
 }
 
+/// std's form of an address as the kernel's.
+pub(super) fn kernels(address: &SocketAddr) -> io::Result<SocketAddrUnix> {
+    if let Some(name) = address.as_abstract_name() {
+        return Ok(SocketAddrUnix::new_abstract_name(name)?);
+    }
+    match address.as_pathname() {
+        Some(path) => Ok(SocketAddrUnix::new(path)?),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the address has no name",
+        )),
+    }
+}
+
 /// A Unix socket that takes connections, as [`std::os::unix::net::UnixListener`].
 #[derive(Debug)]
 pub struct UnixListener {
@@ -58,13 +72,25 @@ impl UnixListener {
     /// Names the path; `AddrInUse` if it exists.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
         let path = path.as_ref();
-        let bind = || {
-            let fd = new_socket()?;
-            bind(&fd, &SocketAddrUnix::new(path)?)?;
-            listen(&fd, BACKLOG)?;
-            Ok(Self::over(Watched::new(fd)))
-        };
-        bind().map_err(|error| named(error, || format!("binding {}", path.display())))
+        let bound = || Self::bind_to(&SocketAddrUnix::new(path)?);
+        bound().map_err(|error| named(error, || format!("binding {}", path.display())))
+    }
+
+    /// A listener at this address, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// Names the address; `AddrInUse` if it is taken, `InvalidInput` if it has no name.
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
+        let bound = || Self::bind_to(&kernels(address)?);
+        bound().map_err(|error| named(error, || format!("binding {address:?}")))
+    }
+
+    fn bind_to(address: &SocketAddrUnix) -> io::Result<Self> {
+        let fd = new_socket()?;
+        bind(&fd, address)?;
+        listen(&fd, BACKLOG)?;
+        Ok(Self::over(Watched::new(fd)))
     }
 
     fn over(watched: Watched) -> Self {
@@ -268,7 +294,17 @@ impl UnixStream {
     ///
     /// Names the path; `ConnectionRefused` if nobody listens there.
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_within(path.as_ref(), None)
+        Self::connect_to_path(path.as_ref(), None)
+    }
+
+    /// As [`UnixStream::connect`], to an address, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// As [`UnixStream::connect`]; `InvalidInput` if it has no name.
+    pub fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
+        let connected = || Self::connect_within(&kernels(address)?, None);
+        connected().map_err(|error| named(error, || format!("connecting to {address:?}")))
     }
 
     /// As [`UnixStream::connect`], for at most `timeout`.
@@ -277,32 +313,42 @@ impl UnixStream {
     ///
     /// As [`UnixStream::connect`]; `TimedOut` when the time is up.
     pub fn connect_timeout<P: AsRef<Path>>(path: P, timeout: Duration) -> io::Result<Self> {
-        Self::connect_within(path.as_ref(), Some(clock::after_ns(timeout)))
+        Self::connect_to_path(path.as_ref(), Some(clock::after_ns(timeout)))
     }
 
-    fn connect_within(path: &Path, deadline_ns: Option<u64>) -> io::Result<Self> {
-        let connect = || {
-            let fd = new_socket()?;
-            let address = SocketAddrUnix::new(path)?;
-            let mut pause = PAUSE.0;
-            loop {
-                match rustix::net::connect(&fd, &address) {
-                    Ok(()) => return Ok(Self::over(Watched::new(fd))),
-                    Err(Errno::INTR) => continue,
-                    Err(Errno::AGAIN) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                let left = deadline_ns.map(|deadline_ns| {
-                    Duration::from_nanos(deadline_ns.saturating_sub(clock::now_ns()))
-                });
-                if left == Some(Duration::ZERO) {
-                    return Err(WaitError::Timeout.into());
-                }
-                crate::time::sleep(left.map_or(pause, |left| left.min(pause)))?;
-                pause = PAUSE.1.min(pause * 2);
+    /// As [`UnixStream::connect`], until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`UnixStream::connect`]; `TimedOut` at the deadline.
+    pub fn connect_deadline<P: AsRef<Path>>(path: P, deadline: Instant) -> io::Result<Self> {
+        Self::connect_to_path(path.as_ref(), Some(clock::instant_ns(deadline)))
+    }
+
+    fn connect_to_path(path: &Path, deadline_ns: Option<u64>) -> io::Result<Self> {
+        let connected = || Self::connect_within(&SocketAddrUnix::new(path)?, deadline_ns);
+        connected().map_err(|error| named(error, || format!("connecting to {}", path.display())))
+    }
+
+    fn connect_within(address: &SocketAddrUnix, deadline_ns: Option<u64>) -> io::Result<Self> {
+        let fd = new_socket()?;
+        let mut pause = PAUSE.0;
+        loop {
+            match rustix::net::connect(&fd, address) {
+                Ok(()) => return Ok(Self::over(Watched::new(fd))),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
             }
-        };
-        connect().map_err(|error| named(error, || format!("connecting to {}", path.display())))
+            let left = deadline_ns.map(|deadline_ns| {
+                Duration::from_nanos(deadline_ns.saturating_sub(clock::now_ns()))
+            });
+            if left == Some(Duration::ZERO) {
+                return Err(WaitError::Timeout.into());
+            }
+            crate::time::sleep(left.map_or(pause, |left| left.min(pause)))?;
+            pause = PAUSE.1.min(pause * 2);
+        }
     }
 
     /// The address of the other side.

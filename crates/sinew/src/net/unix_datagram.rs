@@ -21,7 +21,7 @@ use crate::io::{Direction, Watched, named};
 use crate::net::datagram::{Datagram, datagram_interface};
 use crate::net::stream::adopt;
 use crate::net::tcp::FLAGS;
-use crate::net::unix::local;
+use crate::net::unix::{kernels, local};
 
 /// A Unix socket for messages, as [`std::os::unix::net::UnixDatagram`].
 ///
@@ -29,20 +29,6 @@ use crate::net::unix::local;
 #[derive(Debug)]
 pub struct UnixDatagram {
     datagram: Datagram,
-}
-
-/// std's form of an address as the kernel's.
-fn kernels(address: &SocketAddr) -> io::Result<SocketAddrUnix> {
-    if let Some(name) = address.as_abstract_name() {
-        return Ok(SocketAddrUnix::new_abstract_name(name)?);
-    }
-    match address.as_pathname() {
-        Some(path) => Ok(SocketAddrUnix::new(path)?),
-        None => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the address has no name",
-        )),
-    }
 }
 
 /// The sender's address; unnamed if it was bound to none.

@@ -152,3 +152,12 @@ impl Drop for Taken {
         }
     }
 }
+
+/// Whether the process ignores the signal.
+pub(crate) fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: all of its fields may be zero.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: only asks.
+    let asked = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+}

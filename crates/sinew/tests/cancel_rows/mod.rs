@@ -15,7 +15,7 @@ use sinew::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use super::io_rig::{fill_fd, hanging, tcp_pair, unix_pair};
 use super::{Duration, HOUR, Operation, Until, now, of_io, timeout_of};
 
-pub(super) fn write_byte(fd: &OwnedFd) {
+pub(super) fn write_byte(fd: &impl AsFd) {
     assert_eq!(rustix::io::write(fd, &[1]), Ok(1));
 }
 
@@ -29,6 +29,23 @@ pub(super) fn readying() -> Operation {
     let (reader, writer) = sinew::io::pipe().unwrap();
     let wait = move |until| of_io(sinew::io::ready(&reader, Interest::Read, timeout_of(until)));
     Operation::new(wait).by(move || write_byte(&writer)).io()
+}
+
+/// A file that is no matter of the disk's.
+pub(super) fn reading_fifo() -> Operation {
+    static NAMES: AtomicUsize = AtomicUsize::new(0);
+    let number = NAMES.fetch_add(1, Relaxed);
+    let name = format!("sinew-cancel-table-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let mut file = sinew::fs::File::open(&path).unwrap();
+    let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let wait = move |_| of_io(file.read(&mut [0]));
+    let mut operation = Operation::new(wait).by(move || write_byte(&writer)).io();
+    operation.has_limit = false;
+    operation
 }
 
 pub(super) fn writing() -> Operation {

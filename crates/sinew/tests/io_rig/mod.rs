@@ -134,7 +134,8 @@ pub(crate) fn read_byte(mut stream: impl Read) -> io::Result<u8> {
 }
 
 /// Moves a descriptor to this number, over what is there.
-pub(crate) fn place_at(fd: OwnedFd, number: RawFd) -> OwnedFd {
+pub(crate) fn place_at(fd: impl Into<OwnedFd>, number: RawFd) -> OwnedFd {
+    let fd = fd.into();
     // SAFETY: dup3 on numbers; what was at `number` is the caller's.
     let placed = unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) };
     assert_eq!(placed, number, "{}", io::Error::last_os_error());

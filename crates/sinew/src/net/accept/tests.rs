@@ -10,7 +10,7 @@ use crate::time::now;
 
 fn watched() -> Watched {
     let (reader, _writer) = crate::io::pipe().unwrap();
-    Watched::new(reader)
+    Watched::new(reader.into())
 }
 
 fn os<T>(code: i32) -> io::Result<T> {

@@ -79,7 +79,7 @@ impl Shared {
     }
 
     /// Whether the calling thread is one of the pool's own workers.
-    fn is_own_worker(&self) -> bool {
+    pub(crate) fn is_own_worker(&self) -> bool {
         current::is_worker_of(self.identity())
     }
 

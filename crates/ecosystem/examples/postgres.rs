@@ -52,7 +52,10 @@ fn talk(socket: &Path) -> Result<(), Box<dyn Error>> {
 
 /// The example.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let given = std::env::args_os().nth(1).map(PathBuf::from);
+    example(std::env::args_os().nth(1).map(PathBuf::from))
+}
+
+pub(crate) fn example(given: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
     let own = match given {
         Some(_) => None,
         None => Some(Server::postgres()?),

@@ -11,6 +11,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sinew::net::{TcpListener, TcpStream, lookup_host};
 use sinew::tls::{TlsConnector, TlsStream, Transport as _};
 use sinew::{Builder, run, time};
@@ -164,11 +165,10 @@ impl Transport for Connection {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref(),
         };
-        // Nothing to read, not even an end.
-        stream.set_read_deadline(Some(time::now()));
-        let peeked = stream.peek(&mut [0]);
-        stream.set_read_deadline(None);
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        // Nothing to read, not even an end. Asked without a wait: ureq holds a lock of std's meanwhile, and whoever came for that
+        // would block the thread, and with it the one who holds it.
+        let mut asked = [PollFd::new(stream, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec::default())) == Ok(0)
     }
 
     fn is_tls(&self) -> bool {
@@ -219,13 +219,14 @@ fn ask(url: &str) -> Result<(), Error> {
 
 /// The example.
 pub(crate) fn main() -> Result<(), Box<dyn StdError>> {
+    example(std::env::args().nth(1))
+}
+
+pub(crate) fn example(url: Option<String>) -> Result<(), Box<dyn StdError>> {
     run(|| {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address: SocketAddr = listener.local_addr()?;
         let serving = sinew::spawn_local(move || serve_all(&listener));
-        let url = std::env::args()
-            .nth(1)
-            .filter(|given| given.contains("://"));
         let url = url.unwrap_or_else(|| format!("http://{address}/from/a/coroutine"));
         let asking = Builder::new()
             .stack_size(STACK_BYTES)

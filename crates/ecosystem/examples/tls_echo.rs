@@ -2,6 +2,10 @@
 //!
 //!     cargo run -p sinew-ecosystem --example tls_echo
 #![expect(clippy::print_stdout, reason = "an example tells what it does")]
+#![allow(
+    clippy::large_stack_frames,
+    reason = "certificates and keys by value; the stacks here are large"
+)]
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -45,7 +49,7 @@ pub(crate) fn configurations() -> Result<(ServerConfig, ClientConfig), Box<dyn E
 
 fn echo(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<()> {
     let mut stream = acceptor.accept_timeout(stream, HANDSHAKE_LIMIT)?;
-    let mut piece = [0; 4096];
+    let mut piece = [0; 1024];
     loop {
         match stream.read(&mut piece)? {
             0 => return stream.shutdown(Shutdown::Write),

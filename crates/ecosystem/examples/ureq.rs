@@ -84,6 +84,24 @@ impl Resolver for Names {
     }
 }
 
+impl Connections {
+    /// Shakes hands if the address says `https`.
+    fn secure(&self, details: &ConnectionDetails<'_>, stream: TcpStream) -> Result<Stream, Error> {
+        if !details.needs_tls() {
+            return Ok(Stream::Plain(stream));
+        }
+        let tls = self.tls.as_ref().ok_or(Error::TlsRequired)?;
+        let host = details.uri.host().ok_or(Error::HostNotFound)?;
+        let shaken = match end(&details.timeout) {
+            Some(until) => tls.connect_deadline(host, stream, until),
+            None => tls.connect(host, stream),
+        };
+        Ok(Stream::Tls(Box::new(
+            shaken.map_err(blame(&details.timeout))?,
+        )))
+    }
+}
+
 impl Connector for Connections {
     type Out = Connection;
 
@@ -109,18 +127,7 @@ impl Connector for Connections {
             if details.config.no_delay() {
                 stream.set_nodelay(true)?;
             }
-            let stream = match (details.needs_tls(), &self.tls) {
-                (false, _) => Stream::Plain(stream),
-                (true, None) => return Err(Error::TlsRequired),
-                (true, Some(tls)) => {
-                    let host = details.uri.host().ok_or(Error::HostNotFound)?;
-                    let shaken = match until {
-                        Some(until) => tls.connect_deadline(host, stream, until),
-                        None => tls.connect(host, stream),
-                    };
-                    Stream::Tls(Box::new(shaken.map_err(&blame)?))
-                }
-            };
+            let stream = self.secure(details, stream)?;
             let config = &details.config;
             let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
             return Ok(Some(Connection { stream, buffers }));

@@ -13,13 +13,12 @@ mod postgres;
 #[path = "../examples/redis.rs"]
 #[allow(dead_code, reason = "a part of it is used")]
 mod redis_example;
-#[allow(dead_code, reason = "a part of it is used")]
 mod tls_rig;
 
 use std::error::Error;
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::AsyncCommands;
 use sinew::net::{TcpListener, UnixStream};
@@ -81,7 +80,7 @@ fn many_requests_at_once_over_one_connection_of_hypers() {
         let serving = spawn(move || http2::serve(&listener).unwrap_err());
         let asking = spawn(move || {
             let sender = http2::connect(address).unwrap();
-            let begun = Instant::now();
+            let begun = sinew::time::now();
             let asking: Vec<_> = (0..REQUESTS)
                 .map(|number| {
                     let mut sender = sender.clone();
@@ -141,7 +140,7 @@ fn postgres_answers_many_coroutines_over_one_connection() {
                 .unwrap_err();
             assert_eq!(error.code(), Some(&SqlState::DIVISION_BY_ZERO));
             // A query that is given up is cancelled by another connection.
-            let begun = Instant::now();
+            let begun = sinew::time::now();
             let asleep = client.batch_execute("select pg_sleep(600)");
             let limit = Duration::from_millis(50);
             assert_eq!(
@@ -228,7 +227,7 @@ fn redis_answers_many_coroutines_over_one_connection() {
             assert!(wrong.is_err());
             // Timeouts: the crate's, and ours.
             connection.set_response_timeout(Duration::from_millis(30));
-            let begun = Instant::now();
+            let begun = sinew::time::now();
             let late = block_on(connection.blpop::<_, ()>("nothing", 0.0)).unwrap();
             assert!(late.unwrap_err().is_timeout());
             assert!(begun.elapsed() >= Duration::from_millis(30));

@@ -14,7 +14,7 @@ mod websocket;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{go_local, run, sleep};
@@ -137,7 +137,7 @@ fn a_websocket_can_time_out_and_go_on() {
         one.set_read_timeout(Some(limit)).unwrap();
         let mut waiting = WebSocket::from_raw_socket(one, Role::Client, None);
         let mut sending = WebSocket::from_raw_socket(other, Role::Server, None);
-        let begun = Instant::now();
+        let begun = sinew::time::now();
         let error = waiting.read().unwrap_err();
         assert!(begun.elapsed() >= limit);
         assert!(
@@ -227,7 +227,7 @@ fn ureqs_timeouts_suspend_and_end() {
             .build();
         let asking = spawn(move || {
             let agent = ureq_example::agent(config, None);
-            let begun = Instant::now();
+            let begun = sinew::time::now();
             let error = agent.get(format!("http://{address}/")).call().unwrap_err();
             assert!(matches!(error, ureq::Error::Timeout(_)), "{error}");
             assert!(begun.elapsed() >= limit);

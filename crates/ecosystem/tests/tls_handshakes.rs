@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rcgen::date_time_ymd;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -313,7 +313,7 @@ fn one_byte_now_and_then_does_not_stretch_the_limit() {
             }
         });
         let limit = Duration::from_millis(60);
-        let begun = Instant::now();
+        let begun = sinew::time::now();
         let error = spawn(move || acceptor.accept_timeout(one, limit).unwrap_err());
         let error = error.join().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");

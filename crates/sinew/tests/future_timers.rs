@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -42,7 +42,7 @@ fn a_sleep_is_over_in_time_and_never_before() {
             .map(|number| {
                 let length = Duration::from_micros(number * 97 % 20_000);
                 spawn_local(move || {
-                    let begun = Instant::now();
+                    let begun = time::now();
                     block_on(sleep_async(length)).unwrap();
                     assert!(begun.elapsed() >= length);
                 })
@@ -51,7 +51,7 @@ fn a_sleep_is_over_in_time_and_never_before() {
         for sleep in sleeps {
             sleep.join().unwrap();
         }
-        let begun = Instant::now();
+        let begun = time::now();
         block_on(sleep_until_async(begun)).unwrap();
         // One that is given up.
         let given_up = block_on_timeout(sleep_async(Duration::MAX), Duration::from_millis(1));
@@ -59,7 +59,7 @@ fn a_sleep_is_over_in_time_and_never_before() {
     });
     // Any executor, any thread; polled on one and awaited on another.
     let mut sleep = sleep_async(Duration::from_millis(20));
-    let begun = Instant::now();
+    let begun = time::now();
     let woken = Arc::new(Count::default());
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
@@ -102,7 +102,7 @@ fn a_client_that_does_not_end_its_head_is_given_up_in_time() {
         let address = listener.local_addr().unwrap();
         let serve = move || {
             let (stream, _) = listener.accept().unwrap();
-            let begun = Instant::now();
+            let begun = time::now();
             let answer = |_: Request<hyper::body::Incoming>| async {
                 Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from("yes")))
             };

@@ -119,6 +119,10 @@ impl TlsConnector {
         self.connect_until(name, transport, Some(deadline))
     }
 
+    #[expect(
+        clippy::large_stack_frames,
+        reason = "rustls hands its connections out by value; once in a connection's life"
+    )]
     fn connect_until<S: Transport>(
         &self,
         name: &str,
@@ -205,6 +209,10 @@ impl TlsAcceptor {
         self.accept_until(transport, Some(deadline))
     }
 
+    #[expect(
+        clippy::large_stack_frames,
+        reason = "rustls hands its connections out by value; once in a connection's life"
+    )]
     fn accept_until<S: Transport>(
         &self,
         transport: S,

@@ -105,6 +105,10 @@ fn end(limits: &Limits) -> Option<Instant> {
 
 impl<S: Transport> TlsStream<S> {
     /// Shakes hands.
+    #[expect(
+        clippy::large_stack_frames,
+        reason = "rustls hands its connections out by value; once in a connection's life"
+    )]
     pub(super) fn establish(
         connection: Connection,
         transport: S,

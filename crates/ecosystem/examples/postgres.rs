@@ -4,6 +4,10 @@
 //!
 //! Without the socket of a server it starts one of its own.
 #![expect(clippy::print_stdout, reason = "an example tells what it does")]
+#![allow(
+    clippy::large_stack_frames,
+    reason = "futures of whole conversations are large, and the stacks here are"
+)]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,10 @@
 //!
 //!     cargo run -p sinew-ecosystem --example rustls_stream
 #![expect(clippy::print_stdout, reason = "an example tells what it does")]
-#![allow(dead_code, reason = "the configurations are those of another example")]
+#![allow(
+    clippy::large_stack_frames,
+    reason = "rustls hands its connections out by value; the stacks here are large"
+)]
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -12,9 +15,7 @@ use std::sync::Arc;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use sinew::net::UnixStream;
 use sinew::{Builder, run};
-
-#[path = "tls_echo.rs"]
-mod tls_echo;
+use sinew_ecosystem::self_made;
 
 /// Debug builds have large frames.
 const STACK_BYTES: usize = 256 << 10;
@@ -51,7 +52,7 @@ pub(crate) fn ask<S: Read + Write>(
 
 /// The example.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let (server, client) = tls_echo::configurations()?;
+    let (server, client) = self_made()?;
     run(|| {
         let (one, other) = UnixStream::pair()?;
         let builder = Builder::new().stack_size(STACK_BYTES);

@@ -2,50 +2,22 @@
 //!
 //!     cargo run -p sinew-ecosystem --example tls_echo
 #![expect(clippy::print_stdout, reason = "an example tells what it does")]
-#![allow(
-    clippy::large_stack_frames,
-    reason = "certificates and keys by value; the stacks here are large"
-)]
 
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sinew::net::{TcpListener, TcpStream};
-use sinew::tls::rustls::pki_types::PrivatePkcs8KeyDer;
-use sinew::tls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use sinew::tls::{TlsAcceptor, TlsConnector};
 use sinew::{Builder, run};
+use sinew_ecosystem::self_made;
 
 /// Debug builds have large frames.
 const STACK_BYTES: usize = 256 << 10;
 
 /// A handshake that takes longer is given up.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-
-/// An authority of one's own, a server's configuration with its certificate for `localhost`, and a client's that trusts it.
-pub(crate) fn configurations() -> Result<(ServerConfig, ClientConfig), Box<dyn Error>> {
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate()?;
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.self_signed(&authority_key)?.der().clone())?;
-    let authority = Issuer::new(authority, authority_key);
-
-    let key = KeyPair::generate()?;
-    let certificate =
-        CertificateParams::new(["localhost".to_owned()])?.signed_by(&key, &authority)?;
-    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    let server = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key.into())?;
-    let client = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok((server, client))
-}
 
 fn echo(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<()> {
     let mut stream = acceptor.accept_timeout(stream, HANDSHAKE_LIMIT)?;
@@ -85,7 +57,7 @@ fn talk(connector: &TlsConnector, address: SocketAddr) -> io::Result<()> {
 
 /// The example.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let (server, client) = configurations()?;
+    let (server, client) = self_made()?;
     let (acceptor, connector) = (TlsAcceptor::new(server), TlsConnector::new(client));
     run(|| {
         let listener = TcpListener::bind("127.0.0.1:0")?;

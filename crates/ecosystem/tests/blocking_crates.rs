@@ -1,7 +1,6 @@
 //! Blocking crates that know nothing of sinew, in coroutines, over our streams: rustls, tungstenite, ureq.
 
 #[path = "../examples/rustls_stream.rs"]
-#[allow(dead_code, reason = "a part of it is used")]
 mod rustls_stream;
 #[path = "../examples/tls_echo.rs"]
 mod tls_echo;

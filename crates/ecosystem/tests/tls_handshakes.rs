@@ -391,6 +391,23 @@ fn one_who_speaks_no_tls_is_refused_with_an_alert() {
     });
 }
 
+// contract: I8
+#[test]
+fn an_alert_is_the_reason_even_where_writing_failed_first() {
+    let _watchdog = watchdog();
+    let Sides { connector, .. } = sides();
+    let (one, mut other) = UnixStream::pair().unwrap();
+    // A fatal alert: handshake_failure. Then it is gone, so that the hello cannot be written.
+    other.write_all(&[21, 3, 3, 0, 2, 2, 40]).unwrap();
+    drop(other);
+    let error = connector.connect("localhost", one).unwrap_err();
+    assert_alert(&error, AlertDescription::HandshakeFailure);
+    // One that says nothing is broken, no more.
+    let (one, _) = UnixStream::pair().unwrap();
+    let error = connector.connect("localhost", one).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{error}");
+}
+
 /// Chooses a certificate after a wait that suspends.
 #[derive(Debug)]
 struct Slow {

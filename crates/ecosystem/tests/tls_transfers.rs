@@ -188,6 +188,29 @@ fn reading_goes_on_while_writing_is_stuck() {
 
 // contract: I8
 #[test]
+fn an_alert_that_cannot_be_sent_holds_no_reader_up() {
+    let _watchdog = watchdog();
+    let sides = sides();
+    run(|| {
+        let (one, other) = tcp_pair();
+        let mut beneath = other.try_clone().unwrap();
+        let (client, server) = sides.pair_over(one, other);
+        // Full, with bytes left over.
+        client
+            .set_write_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        while (&client).write(&[1; 50_000]).is_ok() {}
+        // A record that is none of the server's.
+        beneath.write_all(&[23, 3, 3, 0, 20]).unwrap();
+        beneath.write_all(&[0; 20]).unwrap();
+        let error = (&client).read(&mut [0]).unwrap_err();
+        assert_eq!(protocol_error(&error), Some(&rustls::Error::DecryptError));
+        drop(server);
+    });
+}
+
+// contract: I8
+#[test]
 fn the_end_is_authentic_and_the_other_way_goes_on() {
     let _watchdog = watchdog();
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
@@ -317,9 +340,10 @@ fn a_peer_that_sends_and_takes_a_byte_at_a_time() {
         let writing = spawn(move || {
             write_random(&client, 5, 20_000).unwrap();
             client.shutdown(Shutdown::Write).unwrap();
+            client
         });
         assert_eq!(read_random(&server, 5).unwrap(), 20_000);
-        writing.join().unwrap();
+        drop(writing.join().unwrap());
     });
 }
 

@@ -293,11 +293,19 @@ impl<S: Transport> TlsStream<S> {
     fn take_in(&self) {
         let take = || {
             let mut incoming = self.incoming.try_lock()?;
-            if incoming.is_empty() && self.session.try_lock()?.connection.wants_read() {
+            // One who sends without end is not listened to for ever.
+            for _ in 0..16 {
+                let mut session = self.session.try_lock()?;
+                session.feed(&mut incoming);
+                if !incoming.is_empty() || !session.connection.wants_read() {
+                    return Some(());
+                }
+                drop(session);
                 let read = |buffer: &mut [u8]| self.transport.read_until(buffer, at_once());
-                incoming.fill(read).ok()?;
+                if incoming.fill(read).ok()? == 0 {
+                    return Some(());
+                }
             }
-            self.session.try_lock()?.feed(&mut incoming);
             Some(())
         };
         let _was_busy = take().is_none();

@@ -248,7 +248,10 @@ fn clippy(_: &[String]) -> Outcome {
 }
 
 fn doc(_: &[String]) -> Outcome {
-    execute(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    // The features of the runtime that only its users turn on.
+    let features = "sinew/futures-io,sinew/hyper,sinew/tls,sinew/tokio";
+    let mut command = cargo(["doc", "--workspace", "--no-deps", "--features", features]);
+    execute(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn test(rest: &[String]) -> Outcome {

@@ -1,4 +1,4 @@
-//! An HTTP server by hyper, in coroutines: no async runtime, one coroutine for each connection.
+//! An HTTP server and a client by hyper, in coroutines: no async runtime, one coroutine for each connection.
 //!
 //!     cargo run -p sinew --features hyper --example hyper_server
 //!
@@ -10,12 +10,14 @@
 )]
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, client, server};
 use sinew::future::Async;
+use sinew::future::hyper::Timer;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{Builder, block_on, go_local, run};
 
@@ -35,6 +37,8 @@ fn serve(listener: &TcpListener, connections: usize) -> std::io::Result<()> {
         let (stream, _) = listener.accept()?;
         let connection = move || {
             let serving = server::conn::http1::Builder::new()
+                .timer(Timer::new())
+                .header_read_timeout(Duration::from_secs(10))
                 .serve_connection(Async::new(stream), service_fn(hello));
             if let Ok(Err(error)) = block_on(serving) {
                 println!("a connection failed: {error}");

@@ -52,6 +52,8 @@ pub mod sync;
 mod sys;
 pub mod task;
 pub mod time;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use cancel::{CancelRecord, CancelToken, shield, timeout, timeout_deadline};
 pub use coroutine::cleanup::{defer, try_defer};

@@ -42,12 +42,13 @@ impl sealed::Sealed for UnixStream {
 /// The coroutine's own scheduler watches the descriptor; no other runtime is needed. It implements hyper's, tokio's and
 /// futures-io's traits, each where the feature `hyper`, `tokio` or `futures-io` is on. Timeouts and deadlines of the stream are
 /// not heeded: [`block_on_timeout`](crate::block_on_timeout) is for that. Where no scheduler runs on the thread, every poll fails
-/// with an error that wraps [`WaitError::State`](crate::WaitError::State).
+/// with an error that wraps [`WaitError::State`](crate::WaitError::State). It stays on its thread; for libraries that insist on `Send`
+/// there is [`SendAsync`](crate::future::SendAsync).
 pub struct Async<S> {
     // Goes before the stream: what is closed must not be watched any more.
-    read: Watch,
-    write: Watch,
-    stream: S,
+    pub(super) read: Watch,
+    pub(super) write: Watch,
+    pub(super) stream: S,
 }
 
 impl<S: AsyncStream> Async<S> {

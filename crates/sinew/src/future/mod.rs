@@ -9,7 +9,7 @@
 //!
 //! A call `x` that waits has a twin `x_async`, which takes the same arguments and returns a future of the same result:
 //! [`recv_async`](crate::sync::channel::Receiver::recv_async), [`send_async`](crate::sync::channel::Sender::send_async),
-//! [`wait_async`](crate::event::Event::wait_async). It has no timeout and no deadline forms: executors have their own. What stands for
+//! [`wait_async`](crate::event::Event::wait_async), [`sleep_async`]. It has no timeout and no deadline forms: executors have their own. What stands for
 //! one result is awaited itself: [`JoinHandle`](crate::JoinHandle) and [`SharedFuture`] are `IntoFuture`.
 //!
 //! All of these futures are `Unpin`. They wait in the same queue as coroutines and threads do, in the order of their first polls that
@@ -32,10 +32,14 @@ mod combine;
 mod counted;
 mod driven;
 mod end;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 mod io;
 mod join;
 mod news;
 mod promise;
+mod send_async;
+mod sleep;
 mod waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +55,8 @@ pub use io::{Async, AsyncStream};
 pub use join::JoinFuture;
 pub use news::{BroadcastFuture, ChangeFuture};
 pub use promise::{Promise, PromiseFuture, PromiseState, PromiseWait, SharedFuture, TaskError};
+pub use send_async::SendAsync;
+pub use sleep::{SleepFuture, sleep_async, sleep_until_async};
 pub use waits::{CancelFuture, EventFuture, RecvFuture, SendFuture, WaitGroupFuture};
 
 use crate::scheduler::current::{Place, place};

@@ -34,6 +34,11 @@ impl Watch {
         }
     }
 
+    /// Whether it is in a scheduler's table, as far as it knows.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.party.is_waiting()
+    }
+
     /// Gives the wait up, if there is one.
     fn leave(&mut self) {
         if !self.party.is_waiting() {

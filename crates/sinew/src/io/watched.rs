@@ -74,6 +74,18 @@ impl Limits {
         }
     }
 
+    /// Limits for one call: these, and `deadline` if there is one.
+    #[cfg(feature = "tls")]
+    pub(crate) fn until(&self, deadline: Option<Instant>) -> Self {
+        match deadline {
+            None => self.copied(),
+            Some(deadline) => {
+                let own_ns = self.deadline_ns().unwrap_or(u64::MAX);
+                Self::until_ns(own_ns.min(clock::instant_ns(deadline)))
+            }
+        }
+    }
+
     /// Limits for several calls in a row: the end that a call that begins now has.
     pub(crate) fn fixed(&self) -> Self {
         Self::until_ns(self.deadline_ns().unwrap_or(u64::MAX))

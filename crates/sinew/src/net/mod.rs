@@ -26,6 +26,8 @@ pub use std::net::Shutdown;
 pub use addr::{ToSocketAddrs, lookup_host, lookup_host_deadline, lookup_host_timeout};
 pub(crate) use split::Split;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+#[cfg(feature = "tls")]
+pub(crate) use split::{split_borrowed, split_owned};
 pub(crate) use stream::Stream;
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 
-/// A stream that can be split: only this module's.
+/// A stream that can be split: only this crate's.
 pub trait Split {
     /// Shuts the writing direction down.
     fn shut_down_writing(&self) -> io::Result<()>;
@@ -57,8 +57,14 @@ impl<S: Split> fmt::Display for ReuniteError<S> {
 
 impl<S: Split + fmt::Debug> std::error::Error for ReuniteError<S> {}
 
+/// Makes halves that borrow a stream.
+#[cfg(feature = "tls")]
+pub(crate) fn split_borrowed<S>(stream: &S) -> (ReadHalf<'_, S>, WriteHalf<'_, S>) {
+    (ReadHalf(stream), WriteHalf(stream))
+}
+
 /// Makes halves of a stream.
-pub(super) fn split_owned<S: Split>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteHalf<S>) {
+pub(crate) fn split_owned<S: Split>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteHalf<S>) {
     let stream = Arc::new(stream);
     let write = OwnedWriteHalf {
         stream: Arc::clone(&stream),
@@ -161,7 +167,7 @@ where
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        (&mut &*self.0).flush()
     }
 }
 
@@ -178,6 +184,6 @@ where
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        (&mut &*self.stream).flush()
     }
 }

@@ -83,17 +83,39 @@ impl Stream {
         })
     }
 
+    /// Reads as [`Stream::read`] does, but no longer than until `deadline`.
+    #[cfg(feature = "tls")]
+    pub(crate) fn read_until(
+        &self,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
+        self.receive_within(&self.read.until(deadline), buffer.len(), |fd| {
+            Ok(recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?.0)
+        })
+    }
+
     /// Makes a call that reads up to `room` bytes.
     #[inline]
     fn receive(
         &self,
+        room: usize,
+        call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.receive_within(&self.read, room, call)
+    }
+
+    #[inline]
+    fn receive_within(
+        &self,
+        limits: &Limits,
         room: usize,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
         if room == 0 {
             return Ok(0);
         }
-        self.watched.call(Direction::Read, &self.read, |fd| {
+        self.watched.call(Direction::Read, limits, |fd| {
             let len = call(fd)?;
             if len < room && len > 0 && self.short_read == ShortRead::Empty {
                 self.watched.exhausted(Direction::Read);
@@ -129,17 +151,40 @@ impl Stream {
         })
     }
 
+    /// Writes as [`Stream::write`] does, but no longer than until `deadline`.
+    #[cfg(feature = "tls")]
+    pub(crate) fn write_until(
+        &self,
+        buffer: &[u8],
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
+        self.transmit_within(&self.write.until(deadline), buffer.len(), |fd| {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            Ok(send(fd, buffer, flags)?)
+        })
+    }
+
     /// Makes a call that writes up to `room` bytes.
     #[inline]
     fn transmit(
         &self,
+        room: usize,
+        call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.transmit_within(&self.write, room, call)
+    }
+
+    #[inline]
+    fn transmit_within(
+        &self,
+        limits: &Limits,
         room: usize,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
         if room == 0 {
             return Ok(0);
         }
-        self.watched.call(Direction::Write, &self.write, |fd| {
+        self.watched.call(Direction::Write, limits, |fd| {
             let len = call(fd)?;
             if len < room {
                 self.watched.exhausted(Direction::Write);

@@ -13,8 +13,9 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use sinew_http::Decoder;
+
 use super::tally::Failure;
-use crate::chunked::Decoder;
 use crate::rt::{self, TcpStream};
 use crate::serve::wire::is_timeout;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Config, Server, Summary};
+use super::{AccessLog, Config, Server, Summary};
 use crate::duration;
 use crate::rt::{self, CancelToken, UnixStream};
 
@@ -43,6 +43,15 @@ pub struct Arguments {
     /// How long requests in flight may take to end after Ctrl-C
     #[arg(long, default_value = "10s", value_parser = duration::parse)]
     grace: Duration,
+    /// List the entries of folders that have no index.html
+    #[arg(long)]
+    listing: bool,
+    /// Follow symbolic links that lead out of DIR
+    #[arg(long)]
+    follow: bool,
+    /// Log each answer in the combined format, to FILE or to standard output
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    access_log: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -57,6 +66,12 @@ impl Arguments {
             headers_max: self.max_headers as usize,
             connections_max: self.max_connections as usize,
             grace: self.grace,
+            listing: self.listing,
+            follow: self.follow,
+            access_log: self.access_log.map(|to| match to.as_os_str() == "-" {
+                true => AccessLog::Stdout,
+                false => AccessLog::File(to),
+            }),
         }
     }
 }
@@ -121,10 +136,14 @@ fn farewell(summary: &Summary) -> String {
         answers,
         cut,
         panics,
+        log_dropped,
     } = summary;
     let mut text = format!("served {answers} requests on {connections} connections");
     if *cut > 0 {
         text.push_str(&format!("; cut {cut} that outlasted the grace"));
+    }
+    if *log_dropped > 0 {
+        text.push_str(&format!("; {log_dropped} answers are not in the log"));
     }
     if *panics > 0 {
         text.push_str(&format!("; {panics} panics"));

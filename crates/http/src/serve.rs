@@ -90,8 +90,15 @@ where
     loop {
         let next = match connection.input.find_head() {
             Ok(Some(extent)) => connection.request(extent)?,
-            Ok(None) => connection.more()?,
-            Err(status) => connection.refuse(status)?,
+            Ok(None) => {
+                let whole = connection.input.pending().is_empty();
+                match connection.more()? {
+                    true => None,
+                    false if whole => Some(End::Client),
+                    false => return Err(ErrorKind::UnexpectedEof.into()),
+                }
+            }
+            Err(status) => connection.refuse_head(status)?,
         };
         if let Some(end) = next {
             return Ok(end);
@@ -119,8 +126,9 @@ where
         let parsed = Request::parse(self.input.head(extent), extent, &mut slots);
         let request = match parsed {
             Ok(request) => request,
-            Err(status) => return self.refuse(status),
+            Err(status) => return self.refuse_head(status),
         };
+        let head_only = request.method == Method::Head;
         match BodyReader::new(&request, &self.limits) {
             Ok(None) => {
                 let keep = request.keep_alive;
@@ -136,7 +144,7 @@ where
                 self.input.consume(extent.bytes);
                 self.request_with_body(&head, extent, body, waits)
             }
-            Err(status) => self.refuse(status),
+            Err(status) => self.refuse(status, head_only),
         }
     }
 
@@ -151,22 +159,22 @@ where
         if waits && self.input.pending().is_empty() {
             self.output.extend_from_slice(CONTINUE);
         }
+        let mut slots = Slots::new();
+        let request = match Request::parse(head, extent, &mut slots) {
+            Ok(request) => request,
+            Err(status) => return self.refuse(status, false),
+        };
         loop {
             match body.advance(&mut self.input) {
                 Ok(Reading::Done) => break,
                 Ok(Reading::Open) => {
-                    if let Some(end) = self.more()? {
-                        return Ok(Some(end));
+                    if !self.more()? {
+                        return Err(ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(status) => return self.refuse(status),
+                Err(status) => return self.refuse(status, request.method == Method::Head),
             }
         }
-        let mut slots = Slots::new();
-        let request = match Request::parse(head, extent, &mut slots) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(status),
-        };
         let reply = Reply::to(&request, &mut self.output, self.date);
         let Sent(()) = (self.answer)(&request, reply);
         self.answered(request.keep_alive)
@@ -180,10 +188,16 @@ where
         Ok((!keep).then_some(End::Answered))
     }
 
+    /// Refuses a head, which is pending.
+    #[cold]
+    fn refuse_head(&mut self, status: Status) -> io::Result<Option<End>> {
+        let head_only = self.input.pending().starts_with(b"HEAD ");
+        self.refuse(status, head_only)
+    }
+
     // INVARIANT: I3.
     #[cold]
-    fn refuse(&mut self, status: Status) -> io::Result<Option<End>> {
-        let head_only = self.input.pending().starts_with(b"HEAD ");
+    fn refuse(&mut self, status: Status, head_only: bool) -> io::Result<Option<End>> {
         let reply = Reply {
             out: &mut self.output,
             date: self.date,
@@ -196,17 +210,15 @@ where
         Ok(Some(End::Answered))
     }
 
-    /// Reads on.
-    fn more(&mut self) -> io::Result<Option<End>> {
+    /// Reads on; false at the end.
+    fn more(&mut self) -> io::Result<bool> {
         // INVARIANT: I2.
         self.flush()?;
         loop {
             match self.stream.read(self.input.room()) {
-                Ok(0) if self.input.pending().is_empty() => return Ok(Some(End::Client)),
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.input.add(count);
-                    return Ok(None);
+                    return Ok(count > 0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -209,6 +209,11 @@ impl Client {
         self.input
     }
 
+    /// The same, where the server may have closed already.
+    pub fn end_sending_if_open(&self) {
+        let _closed = self.stream.shutdown(Shutdown::Write);
+    }
+
     pub fn end_sending(&self) {
         self.stream.shutdown(Shutdown::Write).expect("shuts down");
     }

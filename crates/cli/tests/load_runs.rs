@@ -236,7 +236,7 @@ fn counting(per_connection: usize, at_once: usize) -> (SocketAddr, Arc<AtomicUsi
                 let (mut input, mut ended) = (Vec::new(), false);
                 while left > 0 && !ended {
                     // Waits until so many have come: who sends them one by one waits for ever.
-                    let mut piece = [0; 4096];
+                    let mut piece = [0; 512];
                     while !ended && count_heads(&input) < at_once.min(left) {
                         let count = stream.read(&mut piece).unwrap_or(0);
                         ended = count == 0;
@@ -261,7 +261,7 @@ fn counting(per_connection: usize, at_once: usize) -> (SocketAddr, Arc<AtomicUsi
                 }
                 // An orderly end, even if more has come.
                 let _gone = stream.shutdown(Shutdown::Write);
-                while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
+                while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
             });
         }
     });

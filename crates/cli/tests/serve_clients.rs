@@ -1,5 +1,4 @@
 //! The server under clients that others have written: curl and wrk.
-#![expect(clippy::print_stdout, reason = "what is left out says so")]
 
 mod harness;
 
@@ -8,6 +7,7 @@ use std::process::{Command, Output};
 use harness::{Served, pattern};
 
 /// Whether the program is there; without it the test says that it is left out, or fails where nothing may be.
+#[expect(clippy::print_stdout, reason = "what is left out says so")]
 fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {

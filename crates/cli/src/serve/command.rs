@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Follow symbolic links that lead out of DIR
     #[arg(long)]
     follow: bool,
-    /// Log each answer in the combined format, to FILE or to standard output
+    /// Log each answer in the combined format, to FILE or to standard output, which has nothing else then
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     access_log: Option<PathBuf>,
 }
@@ -80,18 +80,22 @@ impl Arguments {
 #[must_use]
 pub fn execute(arguments: Arguments) -> ExitCode {
     let config = arguments.into_config();
-    match rt::run(move || serve(config)) {
-        Ok(summary) => say(&farewell(&summary)),
+    let voice = match config.access_log {
+        Some(AccessLog::Stdout) => say_beside,
+        _ => say,
+    };
+    match rt::run(move || serve(config, voice)) {
+        Ok(summary) => voice(&farewell(&summary)),
         Err(error) => complain(&error),
     }
 }
 
-fn serve(config: Config) -> io::Result<Summary> {
+fn serve(config: Config, voice: fn(&str) -> ExitCode) -> io::Result<Summary> {
     let folder = config.folder.display().to_string();
     let server = Server::bind(config)?;
     let shutdown = CancelToken::new();
     let watcher = watch_signals(shutdown.clone())?;
-    say(&format!(
+    voice(&format!(
         "serving {folder} on http://{}",
         server.local_addr()
     ));
@@ -155,6 +159,13 @@ fn farewell(summary: &Summary) -> String {
 fn say(line: &str) -> ExitCode {
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// Writes a line to standard error: standard output is the log, and nothing else.
+fn say_beside(line: &str) -> ExitCode {
+    match writeln!(io::stderr(), "{line}") {
         Ok(()) | Err(_) => ExitCode::SUCCESS,
     }
 }

@@ -13,6 +13,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -78,11 +79,17 @@ impl Log {
             io::Error::new(error.kind(), format!("cannot log to {what}: {error}"))
         };
         let file = match to {
-            AccessLog::Stdout => None,
-            AccessLog::File(path) => {
-                let file = OpenOptions::new().append(true).create(true).open(path);
-                Some(file.map_err(|error| named(error, &format_args!("`{}`", path.display())))?)
-            }
+            // Not by way of std's buffer, whose lock the thread would hold while nobody reads.
+            AccessLog::Stdout => io::stdout()
+                .as_fd()
+                .try_clone_to_owned()
+                .map(File::from)
+                .map_err(|error| named(error, &"standard output"))?,
+            AccessLog::File(path) => OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .map_err(|error| named(error, &format_args!("`{}`", path.display())))?,
         };
         let shared = Arc::new(Shared::default());
         let live = WaitGroup::new();
@@ -141,8 +148,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's life: writes to the file, or to standard output.
-    fn write_all(&self, mut file: Option<File>) {
+    /// The thread's life.
+    fn write_all(&self, mut file: File) {
         let mut batch = Vec::new();
         let mut torn = false;
         while self.take(&mut batch) {
@@ -152,11 +159,7 @@ impl Shared {
             }
             let mut rest = batch.as_slice();
             while !rest.is_empty() {
-                let written = match &mut file {
-                    Some(file) => file.write(rest),
-                    None => write_out(rest),
-                };
-                match written {
+                match file.write(rest) {
                     Ok(0) => break,
                     Ok(count) => rest = &rest[count..],
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -197,13 +200,6 @@ impl Shared {
         queue.writing = count_lines(batch);
         true
     }
-}
-
-fn write_out(bytes: &[u8]) -> io::Result<usize> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()?;
-    Ok(bytes.len())
 }
 
 fn count_lines(bytes: &[u8]) -> u64 {

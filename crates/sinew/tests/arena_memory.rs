@@ -1,72 +1,26 @@
 //! The arena: memory of a coroutine's own, freed whole at its end. Alone in its file: it has an allocator of its own.
-#![expect(unsafe_code, reason = "a counting global allocator")]
+#![expect(unsafe_code, reason = "a C callback and cleanup nodes")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod memory_rig;
+
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use memory_rig::{calls, live_bytes, process_bytes};
 use sinew::coroutine::cleanup::{self, Node, pop, push};
 use sinew::coroutine::{Coroutine, Step, Suspender, anchor, arena, error};
 use sinew::{Error, ErrorKind, defer, run, spawn_local, yield_now};
-
-/// Counts what goes through the allocator.
-struct Counting;
-
-/// Of the whole process.
-static BYTES: AtomicIsize = AtomicIsize::new(0);
-
-thread_local! {
-    /// Of this thread: the test harness allocates on another one whenever it likes.
-    static MINE: Cell<(usize, isize)> = const { Cell::new((0, 0)) };
-}
-
-fn note(bytes: isize) {
-    BYTES.fetch_add(bytes, Relaxed);
-    // It has no destructor, so it is there to the thread's end.
-    MINE.with(|mine| {
-        let (calls, sum) = mine.get();
-        mine.set((calls + 1, sum + bytes));
-    });
-}
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note(-layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        note(new.cast_signed() - layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.realloc(pointer, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The tests of this file run one after another.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn calls() -> usize {
-    MINE.get().0
 }
 
 // contract: C12
@@ -178,10 +132,6 @@ fn growth(count: impl Fn() -> isize, mut f: impl FnMut()) -> isize {
     count() - before
 }
 
-fn mine() -> isize {
-    MINE.get().1
-}
-
 fn use_everything() {
     arena::with(|a| {
         a.alloc_slice_fill_with(10_000, |_| 0_u8);
@@ -199,7 +149,7 @@ fn use_everything() {
 #[test]
 fn nothing_is_left_by_coroutines_that_ended() {
     let _alone = alone();
-    let grown = growth(mine, || {
+    let grown = growth(live_bytes, || {
         run(|| {
             for panics in [false, true] {
                 let handle = spawn_local(move || {
@@ -215,7 +165,7 @@ fn nothing_is_left_by_coroutines_that_ended() {
         });
     });
     assert_eq!(grown, 0, "something is left of 1000 rounds");
-    let grown = growth(mine, || {
+    let grown = growth(live_bytes, || {
         anchor(|a| {
             for ends in [false, true] {
                 let mut c = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
@@ -233,16 +183,15 @@ fn nothing_is_left_by_coroutines_that_ended() {
     });
     assert_eq!(grown, 0);
     // A plain thread's is freed when the outermost `with` returns.
-    let grown = growth(mine, || {
+    let grown = growth(live_bytes, || {
         use_everything();
         drop(error::take());
     });
     assert_eq!(grown, 0);
     // And when the thread ends.
-    let grown = growth(
-        || BYTES.load(Relaxed),
-        || std::thread::spawn(use_everything).join().unwrap(),
-    );
+    let grown = growth(process_bytes, || {
+        std::thread::spawn(use_everything).join().unwrap()
+    });
     assert!(grown.abs() < 4096, "{grown} bytes are left of 1000 threads");
 }
 

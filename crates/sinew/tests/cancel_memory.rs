@@ -1,67 +1,25 @@
 //! What a token costs: how often it goes to the allocator, and what it keeps. Counted, in a file of its own.
-#![expect(unsafe_code, reason = "counts what goes through the allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod memory_rig;
 
+use memory_rig::{live_bytes, requests, resized_bytes};
 use sinew::CancelToken;
-
-struct Counting;
-
-thread_local! {
-    /// How often this thread has asked for memory, and how much it has.
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-    static BYTES: Cell<isize> = const { Cell::new(0) };
-    /// How many bytes its reallocations have asked for: an upper bound of what was copied.
-    static MOVED: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(calls: usize, bytes: isize) {
-    // Fails in a thread that is ending, which no test here looks at.
-    let _ = CALLS.try_with(|count| count.set(count.get() + calls));
-    let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size().cast_signed());
-        // SAFETY: passed on to the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note(0, -layout.size().cast_signed());
-        // SAFETY: passed on to the caller.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        note(1, new.cast_signed() - layout.size().cast_signed());
-        let _ = MOVED.try_with(|count| count.set(count.get() + new));
-        // SAFETY: passed on to the caller.
-        unsafe { System.realloc(pointer, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const MILLION: usize = 1_000_000;
 const MANY: usize = 100_000;
 
 /// What `f` leaves behind, in bytes.
 fn left_by(f: impl FnOnce()) -> isize {
-    let before = BYTES.get();
+    let before = live_bytes();
     f();
-    BYTES.get() - before
+    live_bytes() - before
 }
 
 /// How often `f` goes to the allocator.
 fn calls_of(f: impl FnOnce()) -> usize {
-    let before = CALLS.get();
+    let before = requests();
     f();
-    CALLS.get() - before
+    requests() - before
 }
 
 // contract: C9
@@ -96,7 +54,7 @@ fn registering_and_taking_back_costs_the_same_however_many_there_are() {
     let mut beside = Vec::new();
     for crowd in [10, 1_000, 100_000] {
         beside.extend((beside.len()..crowd).map(|_| root.child()));
-        let moved = MOVED.get();
+        let moved = resized_bytes();
         let bytes = left_by(|| {
             let calls = calls_of(|| {
                 for _ in 0..10_000 {
@@ -107,7 +65,7 @@ fn registering_and_taking_back_costs_the_same_however_many_there_are() {
             // The child itself; its callback is a closure without a size. A table may grow or shrink once on the way.
             assert!(calls <= 10_000 + 2, "{calls} calls beside {crowd}");
         });
-        assert_eq!(MOVED.get(), moved, "nothing is moved for others to go");
+        assert_eq!(resized_bytes(), moved, "nothing is moved for others to go");
         assert!(bytes.unsigned_abs() <= crowd * 64, "{bytes} beside {crowd}");
     }
     // To come to many takes a step for each, and a doubling now and then.

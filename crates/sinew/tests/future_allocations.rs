@@ -1,51 +1,16 @@
-//! What a `block_on` and a wait by polling allocate. Each thread counts for itself, so that the test runner does not count.
-#![expect(unsafe_code, reason = "a counting global allocator")]
+//! What a `block_on` and a wait by polling allocate.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod memory_rig;
+
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use memory_rig::requests_of;
 use sinew::event::Event;
 use sinew::sync::channel::bounded;
 use sinew::{block_on, run, spawn_local, yield_now};
-
-/// Counts what is taken from the allocator.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How many allocations 1,000 calls of `f` make once everything is warm.
-fn allocations_of(mut f: impl FnMut()) -> usize {
-    for _ in 0..10 {
-        f();
-    }
-    let before = CALLS.get();
-    for _ in 0..1000 {
-        f();
-    }
-    CALLS.get() - before
-}
 
 // contract: A2
 #[test]
@@ -60,7 +25,7 @@ fn a_block_on_and_its_wakers_allocate_nothing() {
                 }
             }
         });
-        let counted = allocations_of(|| {
+        let counted = requests_of(|| {
             let mut polls = 0;
             let future = poll_fn(|context| {
                 polls += 1;
@@ -86,7 +51,7 @@ fn a_block_on_and_its_wakers_allocate_nothing() {
 fn a_wait_by_polling_allocates_once_and_not_at_all_if_it_need_not_wait() {
     let (ready, waiting) = run(|| {
         let (sender, receiver) = bounded(1);
-        let ready = allocations_of(|| {
+        let ready = requests_of(|| {
             block_on(sender.send_async(1)).unwrap().unwrap();
             assert_eq!(block_on(receiver.recv_async()).unwrap(), Ok(1));
         });
@@ -98,7 +63,7 @@ fn a_wait_by_polling_allocates_once_and_not_at_all_if_it_need_not_wait() {
             }
         });
         event.reset();
-        let waiting = allocations_of(|| {
+        let waiting = requests_of(|| {
             block_on(event.wait_async()).unwrap();
             event.reset();
         });

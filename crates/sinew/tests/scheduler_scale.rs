@@ -1,58 +1,19 @@
 //! A hundred thousand at once, and nothing allocated by a wait.
-#![expect(unsafe_code, reason = "a counting global allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod memory_rig;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Mutex as StdMutex;
 use std::time::Duration;
 
+use memory_rig::calls;
 use sinew::sync::channel::{bounded, rendezvous};
 use sinew::sync::{Mutex, WaitGroup};
 use sinew::{go_local, park, run, sleep, spawn_local, yield_now};
 
-/// Counts what goes through the allocator.
-struct Counting;
-
-thread_local! {
-    /// Of this thread alone: the test harness allocates on others.
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.set(CALLS.get() + 1);
-}
-
-fn calls() -> usize {
-    CALLS.get()
-}
-
 /// Memory is the process's, so one test at a time.
 static ALONE: StdMutex<()> = StdMutex::new(());
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        count();
-        // SAFETY: passed on.
-        unsafe { System.realloc(pointer, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE

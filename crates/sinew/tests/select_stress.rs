@@ -2,56 +2,21 @@
 //! exactly one side, every signal in one place.
 //!
 //! `SINEW_STRESS` multiplies the rounds.
-#![allow(
-    clippy::print_stdout,
-    reason = "a failed run is repeated with the seed that it printed"
-)]
 
+mod chance_rig;
 mod io_rig;
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chance_rig::Chance;
 use io_rig::{stress, watchdog};
 use sinew::event::Event;
 use sinew::io::Interest;
 use sinew::sync::channel::{Receiver, Sender, bounded, rendezvous, unbounded};
 use sinew::{JoinHandle, WaitError, go_local, run, select, spawn_local, yield_now};
-
-/// A small source of chance (Steele, Lea, Flood: SplitMix, 2014).
-#[derive(Clone)]
-struct Chance(u64);
-
-impl Chance {
-    fn new() -> Self {
-        let seed = match std::env::var("SINEW_SEED") {
-            Ok(seed) => seed.parse().expect("SINEW_SEED is a number"),
-            Err(_) => RandomState::new().hash_one(0),
-        };
-        println!("SINEW_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// Something near the time that a wait takes.
-    fn moment(&mut self) -> Duration {
-        Duration::from_nanos(self.below(60_000))
-    }
-}
 
 /// Both ends of a channel.
 type Ends = (Sender<Box<u64>>, Receiver<Box<u64>>);
@@ -77,7 +42,7 @@ fn trade(run: &Run, mut chance: Chance) {
             slot = (number < run.limit).then(|| Box::new(number));
         }
         let number = slot.as_deref().copied();
-        let end = |chance: &mut Chance| &run.ends[chance.below(run.ends.len() as u64) as usize];
+        let end = |chance: &mut Chance| &run.ends[chance.below(run.ends.len())];
         let (to, from, other) = (end(&mut chance), end(&mut chance), end(&mut chance));
         let traded = select! {
             r = to.0.send_from(&mut slot) => {
@@ -129,7 +94,7 @@ fn run_trade(channel: fn() -> Ends, chance: &mut Chance) {
     });
     let threads: Vec<_> = (0..4)
         .map(|index| {
-            let (run_, mut chance) = (shared.clone(), Chance(chance.next()));
+            let (run_, mut chance) = (shared.clone(), chance.fork());
             std::thread::spawn(move || {
                 if index == 3 {
                     return trade(&run_, chance);
@@ -137,7 +102,7 @@ fn run_trade(channel: fn() -> Ends, chance: &mut Chance) {
                 run(move || {
                     let handles: Vec<JoinHandle<()>> = (0..4)
                         .map(|_| {
-                            let (run, chance) = (run_.clone(), Chance(chance.next()));
+                            let (run, chance) = (run_.clone(), chance.fork());
                             spawn_local(move || trade(&run, chance))
                         })
                         .collect();
@@ -205,7 +170,7 @@ fn signals_are_taken_once() {
     let takers: Vec<_> = (0..3)
         .map(|index| {
             let (events, taken, over) = (events.clone(), taken.clone(), over.clone());
-            let mut chance = Chance(chance.next());
+            let mut chance = chance.fork();
             let mut take = move || {
                 while !over.load(SeqCst) {
                     let number = select! {
@@ -223,7 +188,7 @@ fn signals_are_taken_once() {
     // The next signal is given only when the one before is gone, so that none is one with another.
     let mut given = 0;
     for _ in 0..20_000 * stress() {
-        let event = &events[chance.below(3) as usize];
+        let event = &events[chance.below(3)];
         if !event.is_set() {
             event.set();
             given += 1;
@@ -305,7 +270,7 @@ fn all_kinds_at_once() {
                 });
                 let got = select! {
                     r = ready(&reader, Interest::Read) => { r.unwrap(); 0 }
-                    v = receiver.recv() => u64::from(v.unwrap()),
+                    v = receiver.recv() => v.unwrap() as usize,
                     _ = token.wait() => 2,
                     _ = event.wait() => 3,
                 };

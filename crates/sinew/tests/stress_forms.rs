@@ -3,21 +3,18 @@
 //! And schedulers that end with forms of all kinds in them, while others wait for their coroutines.
 //!
 //! `SINEW_STRESS` multiplies the rounds; `SINEW_SEED` repeats a run, as far as threads can be repeated.
-#![allow(
-    clippy::print_stdout,
-    reason = "a failed run is repeated with the seed that it printed"
-)]
 
+mod chance_rig;
 mod io_rig;
 
 use std::future::{Future, IntoFuture};
-use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::thread;
 
+use chance_rig::Chance;
 use io_rig::{stress, watchdog};
 use sinew::event::Event;
 use sinew::future::{Promise, SharedFuture};
@@ -25,36 +22,6 @@ use sinew::sync::channel::{Receiver, Sender, bounded, rendezvous, unbounded};
 use sinew::{
     JoinHandle, Scheduler, block_on, go_local, in_coroutine, run, select, spawn_local, yield_now,
 };
-
-/// A small source of chance (Steele, Lea, Flood: SplitMix, 2014).
-struct Chance(u64);
-
-impl Chance {
-    fn new() -> Self {
-        let seed = match std::env::var("SINEW_SEED") {
-            Ok(seed) => seed.parse().expect("SINEW_SEED is a number"),
-            Err(_) => RandomState::new().hash_one(0),
-        };
-        println!("SINEW_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-
-    fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-}
 
 fn pause(chance: &mut Chance) {
     match chance.below(3) {

@@ -2,57 +2,20 @@
 //! threads: at the end the counts are exact.
 //!
 //! `SINEW_STRESS` multiplies the rounds; `SINEW_SEED` repeats a run, as far as threads can be repeated.
-#![expect(
-    clippy::print_stdout,
-    reason = "a failed run is repeated with the seed that it printed"
-)]
 
+mod chance_rig;
 mod io_rig;
 
-use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
+use chance_rig::Chance;
 use io_rig::{stress, watchdog};
 use sinew::sync::{Barrier, Condvar, Mutex, Once, OnceCell, RwLock, Semaphore, SpinLock};
 use sinew::{WaitError, in_coroutine, run, spawn_local, yield_now};
-
-/// A small source of chance (Steele, Lea, Flood: SplitMix, 2014).
-struct Chance(u64);
-
-impl Chance {
-    fn new() -> Self {
-        let seed = match std::env::var("SINEW_SEED") {
-            Ok(seed) => seed.parse().expect("SINEW_SEED is a number"),
-            Err(_) => RandomState::new().hash_one(0),
-        };
-        println!("SINEW_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-
-    fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-
-    fn moment(&mut self) -> Duration {
-        Duration::from_micros(self.next() % 60)
-    }
-}
 
 /// Something that is done with a primitive, waiting for at most so long.
 type Deed = Arc<dyn Fn(&mut Chance, Option<Duration>) + Send + Sync>;

@@ -2,14 +2,10 @@
 //! limits, cancels and shields, over schedulers and plain threads. At the end each token is in one place, and every count is exact.
 //!
 //! `SINEW_STRESS` multiplies the rounds; `SINEW_SEED` repeats a run, as far as threads can be repeated.
-#![allow(
-    clippy::print_stdout,
-    reason = "a failed run is repeated with the seed that it printed"
-)]
 
+mod chance_rig;
 mod io_rig;
 
-use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
+use chance_rig::Chance;
 use io_rig::{stress, watchdog};
 use sinew::event::Event;
 use sinew::future::{Promise, SharedFuture};
@@ -25,41 +22,6 @@ use sinew::sync::{Barrier, Condvar, Mutex, OnceCell, RwLock, Semaphore, WaitGrou
 use sinew::{
     block_on, block_on_timeout, go_local, in_coroutine, run, select, spawn_local, yield_now,
 };
-
-/// A small source of chance (Steele, Lea, Flood: SplitMix, 2014).
-struct Chance(u64);
-
-impl Chance {
-    fn new() -> Self {
-        let seed = match std::env::var("SINEW_SEED") {
-            Ok(seed) => seed.parse().expect("SINEW_SEED is a number"),
-            Err(_) => RandomState::new().hash_one(0),
-        };
-        println!("SINEW_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-
-    fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-
-    /// Something near the time that a wait takes.
-    fn moment(&mut self) -> Duration {
-        Duration::from_nanos(self.next() % 60_000)
-    }
-}
 
 /// Where tokens come to that were dropped, by whomever.
 #[derive(Default)]

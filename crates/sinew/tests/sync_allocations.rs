@@ -1,61 +1,13 @@
-//! Nothing is allocated by a wait for a lock, a permit, a notification, a barrier or an initialisation. Each thread counts for
-//! itself, so that the test runner does not count.
-#![expect(unsafe_code, reason = "a counting global allocator")]
+//! Nothing is allocated by a wait for a lock, a permit, a notification, a barrier or an initialisation.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod memory_rig;
+
 use std::rc::Rc;
 use std::time::Duration;
 
+use memory_rig::calls_of;
 use sinew::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
 use sinew::{run, spawn_local, yield_now};
-
-/// Counts what goes through the allocator.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.set(CALLS.get() + 1);
-}
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        count();
-        // SAFETY: passed on.
-        unsafe { System.realloc(pointer, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How many calls `f` makes once everything is warm.
-fn calls_of(mut f: impl FnMut()) -> usize {
-    for _ in 0..10 {
-        f();
-    }
-    let before = CALLS.get();
-    for _ in 0..1000 {
-        f();
-    }
-    CALLS.get() - before
-}
 
 const MOMENT: Duration = Duration::from_nanos(1);
 

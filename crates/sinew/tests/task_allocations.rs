@@ -1,41 +1,14 @@
 //! What pools and groups take from the allocator, and give back.
-#![expect(unsafe_code, reason = "a counting global allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod memory_rig;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use memory_rig::{live_bytes, requests};
 use sinew::future::Promise;
 use sinew::task::{TaskGroup, TaskPool};
-
-/// Counts what a thread takes from the allocator, and how much more that is than it gives back.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        LIVE_BYTES.set(LIVE_BYTES.get() + layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size().cast_signed());
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn rounds(number: usize) -> usize {
     let factor = std::env::var("SINEW_STRESS").map_or(1, |text| match text.as_str() {
@@ -66,7 +39,7 @@ fn a_group_holds_what_is_active_and_nothing_of_what_was() {
             group.add(&future).unwrap();
             active.push_back(promise);
         }
-        LIVE_BYTES.get()
+        live_bytes()
     };
     let warm = turn(100);
     let later = turn(rounds(100_000));
@@ -88,9 +61,9 @@ fn to_hand_a_release_in_allocates_nothing() {
         })
         .collect();
     pool.close();
-    let before = CALLS.get();
+    let before = requests();
     drop(resources);
-    assert_eq!(CALLS.get(), before);
+    assert_eq!(requests(), before);
     drop(pool);
     assert_eq!(released.load(SeqCst), 1000);
 }

@@ -1,44 +1,15 @@
 //! A connection that is warm allocates nothing for a request: not for its head, not for the file, not for the log.
-#![expect(unsafe_code, reason = "a counting global allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../sinew/tests/memory_rig/mod.rs"]
+mod memory_rig;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
+use memory_rig::requests;
 use sinew_cli::rt::{self, CancelToken};
 use sinew_cli::serve::{AccessLog, Config, Server};
-
-/// Counts what goes through the allocator.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes every call on unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: passed on.
-        unsafe { System.realloc(pointer, layout, new) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Rounds that are counted.
 const ROUNDS: usize = 500;
@@ -77,11 +48,11 @@ fn calls_with(log: bool, request: &str, status: &str) -> usize {
         for _ in 0..100 {
             round();
         }
-        let before = CALLS.get();
+        let before = requests();
         for _ in 0..ROUNDS {
             round();
         }
-        let calls = CALLS.get() - before;
+        let calls = requests() - before;
         drop(stream);
         token.cancel("the test is over");
         server.join().expect("no panic").expect("runs");

@@ -358,10 +358,12 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
     )
 }
 
-/// Lives of coroutines from bytes that libFuzzer makes up, in a build with AddressSanitizer, for a minute or as long as its
+/// What libFuzzer makes up bytes for: lives of coroutines, and requests of HTTP.
+const FUZZED: [&str; 2] = ["coroutine_lives", "http_framing"];
+
+/// Has libFuzzer try each target, or the one that is named, in a build with AddressSanitizer, for a minute or as long as its
 /// `-max_total_time=` says. What it finds it leaves in the folder that it is told of.
 pub(crate) fn fuzz(rest: &[String]) -> Outcome {
-    const TARGET: &str = "coroutine_lives";
     if !Command::new("c++")
         .arg("--version")
         .output()
@@ -371,6 +373,21 @@ pub(crate) fn fuzz(rest: &[String]) -> Outcome {
             "libFuzzer is built by a C++ compiler, and there is none".to_owned(),
         );
     }
+    let (named, rest): (Vec<&String>, Vec<&String>) =
+        rest.iter().partition(|arg| FUZZED.contains(&arg.as_str()));
+    for target in FUZZED {
+        if !named.is_empty() && !named.iter().any(|name| *name == target) {
+            continue;
+        }
+        match fuzz_one(target, &rest) {
+            Outcome::Passed => {}
+            other => return other,
+        }
+    }
+    Outcome::Passed
+}
+
+fn fuzz_one(name: &str, rest: &[&String]) -> Outcome {
     let folder = target().join("fuzz");
     let flags = [
         "--cfg fuzzing --cfg sinew_asan -Zsanitizer=address -Ccodegen-units=1",
@@ -378,7 +395,7 @@ pub(crate) fn fuzz(rest: &[String]) -> Outcome {
         "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
         "-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares",
     ];
-    let mut command = cargo(["build", "--release", "--target", TRIPLE, "--bin", TARGET]);
+    let mut command = cargo(["build", "--release", "--target", TRIPLE, "--bin", name]);
     command
         .current_dir(root().join("fuzz"))
         .env("RUSTFLAGS", flags.join(" "))
@@ -388,11 +405,11 @@ pub(crate) fn fuzz(rest: &[String]) -> Outcome {
         Outcome::Passed => {}
         other => return other,
     }
-    let corpus = folder.join("corpus").join(TARGET);
+    let corpus = folder.join("corpus").join(name);
     if let Err(error) = std::fs::create_dir_all(&corpus) {
         return Outcome::Failed(format!("no folder for the corpus: {error}"));
     }
-    let mut command = Command::new(folder.join(TRIPLE).join("release").join(TARGET));
+    let mut command = Command::new(folder.join(TRIPLE).join("release").join(name));
     command.args(["-max_len=600", "-len_control=20"]);
     if !rest.iter().any(|arg| arg.starts_with("-max_total_time=")) {
         command.arg("-max_total_time=60");

@@ -191,7 +191,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "fuzz",
-        what: "lives of coroutines from libFuzzer's bytes",
+        what: "lives of coroutines and requests of HTTP from libFuzzer's bytes",
         in_ci: false,
         run: sanitizer::fuzz,
     },

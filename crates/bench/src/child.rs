@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::{env, fmt};
 
+use crate::machine;
 use crate::meter::Sample;
+use crate::server::{self, Protocol};
 use crate::workload::{Load, workloads};
-use crate::{echo, machine};
 
 /// Names the job of a child.
 const JOB: &str = "SINEW_BENCH_CHILD";
@@ -92,6 +93,7 @@ enum Job {
         load: Load,
     },
     Serve {
+        protocol: Protocol,
         side: String,
     },
 }
@@ -104,7 +106,7 @@ impl fmt::Display for Job {
                 side,
                 load,
             } => write!(f, "sample;{workload};{side};{};{}", load.tasks, load.rounds),
-            Self::Serve { side } => write!(f, "serve;{side}"),
+            Self::Serve { protocol, side } => write!(f, "serve;{};{side}", protocol.name()),
         }
     }
 }
@@ -121,7 +123,10 @@ impl Job {
                     rounds: rounds.parse().ok()?,
                 },
             }),
-            ["serve", side] => Some(Self::Serve { side: side.into() }),
+            ["serve", protocol, side] => Some(Self::Serve {
+                protocol: Protocol::parse(protocol)?,
+                side: side.into(),
+            }),
             _ => None,
         }
     }
@@ -137,8 +142,11 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// Starts a server in a child of this child.
-    pub(crate) fn serve(side: &str) -> io::Result<Self> {
-        Launcher::inherited()?.start(&Job::Serve { side: side.into() })
+    pub(crate) fn serve(protocol: Protocol, side: &str) -> io::Result<Self> {
+        Launcher::inherited()?.start(&Job::Serve {
+            protocol,
+            side: side.into(),
+        })
     }
 
     /// Waits for the next line that is meant for the parent.
@@ -221,7 +229,9 @@ pub fn take_over() -> Option<ExitCode> {
             side,
             load,
         }) => take_sample(&workload, &side, load).map(|sample| format_sample(&sample)),
-        Some(Job::Serve { side }) => echo::serve(&side).map(|()| "served".into()),
+        Some(Job::Serve { protocol, side }) => {
+            server::serve(protocol, &side).map(|()| "served".into())
+        }
         None => Err(format!("{JOB}={job} is no job")),
     };
     let (line, code) = match said {
@@ -245,6 +255,7 @@ fn take_sample(workload: &str, side: &str, load: Load) -> Result<Sample, String>
         .iter()
         .find(|known| known.name == side)
         .ok_or("no such side")?;
+    // A server pins itself elsewhere.
     if !workload.on_all_cpus {
         machine::pin(cpus[0]).map_err(|error| error.to_string())?;
     }

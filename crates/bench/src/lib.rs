@@ -8,7 +8,9 @@
 //! |---|---|
 //! | `workload` | the table of workloads, sides and budgets |
 //! | `side/*` | how each runtime does each workload |
-//! | `echo/*` | the echo servers, the client that loads them, their conversation |
+//! | `server` | how servers are loaded, and their conversation |
+//! | `echo/*` | the echo servers, the client that loads them |
+//! | `http/*` | the same for HTTP |
 //! | `meter` | the clock and the CPU time; one sample |
 //! | `child` | processes of itself, and what they say to each other |
 //! | `run` | which samples are taken, in which order |
@@ -23,10 +25,12 @@
 pub mod child;
 mod echo;
 mod figure;
+mod http;
 mod machine;
 mod meter;
 mod report;
 mod run;
+mod server;
 mod side;
 mod workload;
 

@@ -84,7 +84,7 @@ impl Report {
             caveats.push("The machine was busy when the run began.");
         }
         if self.machine.cpus < 2 {
-            caveats.push("With one CPU, the echo client runs on the server's.");
+            caveats.push("With one CPU, the clients of servers run on the server's.");
         }
         caveats
     }

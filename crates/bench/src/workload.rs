@@ -1,14 +1,16 @@
 //! The table of workloads, their sides and their budgets.
 //!
-//! Owns: names, sizes and limits. What a side does is in [`crate::side`] and [`crate::echo`].
+//! Owns: names, sizes and limits. What a side does is in [`crate::side`], [`crate::echo`] and
+//! [`crate::http`].
 
-use crate::echo;
 use crate::meter::Sample;
+use crate::server::BARE_LOOP;
 #[cfg(feature = "corosensei")]
 use crate::side::corosensei;
 use crate::side::{context, kinds, sinew, yardstick};
 #[cfg(feature = "peers")]
 use crate::side::{crossbeam, may, rayon, smol, threadpool, tokio};
+use crate::{echo, http};
 
 /// How much of a workload is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +109,14 @@ pub struct Workload {
     pub sides: Vec<Side>,
 }
 
+impl Workload {
+    /// Whether its sides are servers, which need processes of their own.
+    #[must_use]
+    pub fn has_server(&self) -> bool {
+        self.metrics == SERVER_CPU
+    }
+}
+
 const WALL: &[Metric] = &[Metric {
     what: "time",
     unit: "ns",
@@ -183,6 +193,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(of_one_thread());
     all.extend([timers(), naps(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
+    all.extend([http_over(64), http_over(1_024)]);
     all
 }
 
@@ -555,14 +566,43 @@ fn echo_over(connections: u64) -> Workload {
                     of_best_peer(1.0),
                     Budget {
                         metric: 0,
-                        limit: Limit::Of(echo::BARE_LOOP, 1.05),
+                        limit: Limit::Of(BARE_LOOP, 1.05),
                     },
                 ],
                 |load| echo::measure("sinew", load),
             ),
             #[cfg(feature = "peers")]
             peer("tokio", |load| echo::measure("tokio", load)),
-            yardstick(echo::BARE_LOOP, |load| echo::measure(echo::BARE_LOOP, load)),
+            yardstick(BARE_LOOP, |load| echo::measure(BARE_LOOP, load)),
+        ],
+    }
+}
+
+fn http_over(connections: u64) -> Workload {
+    let (name, quick) = match connections {
+        64 => ("http-64", Load::new(64, 4)),
+        _ => ("http-1024", Load::new(1_024, 2)),
+    };
+    Workload {
+        name,
+        operation: "one HTTP request and its reply of 13 bytes of text over loopback",
+        metrics: SERVER_CPU,
+        full: Load::new(connections, 204_800 / connections),
+        quick,
+        memory_bytes_min: 0,
+        // A server and its client pin themselves.
+        on_all_cpus: true,
+        sides: vec![
+            own("sinew", [of_best_peer(0.9)], |load| {
+                http::measure("sinew", load)
+            }),
+            #[cfg(feature = "peers")]
+            peer("hyper on tokio", |load| {
+                http::measure("hyper on tokio", load)
+            }),
+            #[cfg(feature = "peers")]
+            peer("may_minihttp", |load| http::measure("may_minihttp", load)),
+            yardstick(BARE_LOOP, |load| http::measure(BARE_LOOP, load)),
         ],
     }
 }

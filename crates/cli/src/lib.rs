@@ -9,5 +9,3 @@ pub mod load;
 pub mod rt;
 pub mod serve;
 pub mod tour;
-
-mod chunked;

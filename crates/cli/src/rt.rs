@@ -59,6 +59,15 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(sinew::net::lookup_host((host, port))?.collect())
 }
 
+/// Starts a thread for work that may block, and that nobody here waits for.
+///
+/// # Errors
+/// The system has no thread to give.
+pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work)?;
+    Ok(())
+}
+
 /// Ends every `accept` on `listener`, now and later, with an error; new connections are refused.
 ///
 /// # Errors

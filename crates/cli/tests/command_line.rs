@@ -38,7 +38,7 @@ fn interrupt(child: &Child) {
 
 #[test]
 fn bad_input_is_named_and_exits_with_2() {
-    let table: [(&[&str], &str); 14] = [
+    let table: [(&[&str], &str); 17] = [
         (&["load", "no-url"], "no-url"),
         (&["load", "https://a/"], "https"),
         (&["load", "http://a:70000/"], "65535"),
@@ -56,6 +56,12 @@ fn bad_input_is_named_and_exits_with_2() {
         (&["serve", "--addr", "nowhere"], "nowhere"),
         (&["serve", "--idle-timeout", "0s"], "0s"),
         (&["serve", "--max-connections", "0"], "--max-connections"),
+        (
+            &["serve", "--addr", "127.0.0.1:0", "--access-log", "/etc"],
+            "/etc",
+        ),
+        (&["load", "http://a/", "--pipeline", "0"], "--pipeline"),
+        (&["load", "http://a/", "--pipeline", "1025"], "--pipeline"),
     ];
     for (arguments, part) in table {
         let output = sinew(arguments);
@@ -206,4 +212,71 @@ fn running_out_of_descriptors_is_waited_out() {
     assert_eq!(&ask(&mut last), b"HTTP/1.1 200");
     interrupt(&child);
     assert_eq!(child.wait().expect("ends").code(), Some(0));
+}
+
+#[test]
+fn a_log_on_standard_output_has_nothing_else_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "here").expect("a file");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .arg("serve")
+        .arg(folder.path())
+        .args(["--addr", "127.0.0.1:0", "--listing", "--access-log"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("a line");
+    let (_, address) = line.trim_end().split_once("http://").expect(&line);
+    for (path, status) in [("file", "200"), ("", "200"), ("absent", "404")] {
+        let mut client = TcpStream::connect(address).expect("connects");
+        client.set_read_timeout(Some(SAFETY)).expect("a timeout");
+        let request = format!("GET /{path} HTTP/1.0\r\nUser-Agent: me\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("sends");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer");
+        assert_eq!(answer.get(9..12), Some(status), "{path}");
+    }
+    interrupt(&child);
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+    let mut log = String::new();
+    let mut output = child.stdout.take().expect("a pipe");
+    output.read_to_string(&mut log).expect("a log");
+    let lines: Vec<_> = log.lines().collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    for (line, path) in lines.iter().zip(["file", "", "absent"]) {
+        assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+        assert!(
+            line.contains(&format!("\"GET /{path} HTTP/1.0\"")) && line.ends_with("\"-\" \"me\""),
+            "{line}"
+        );
+    }
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).expect("a last line");
+    assert_eq!(rest, "served 3 requests on 3 connections\n");
+}
+
+#[test]
+fn a_pipeline_from_the_command_line() {
+    let served = Served::new();
+    let url = format!("http://{}/ten.txt", served.address);
+    let output = sinew(&[
+        "load",
+        &url,
+        "--requests",
+        "300",
+        "--connections",
+        "3",
+        "--pipeline",
+        "16",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&json["succeeded"], &json["pipeline"]),
+        (&300.into(), &16.into())
+    );
 }

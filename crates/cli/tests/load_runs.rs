@@ -3,7 +3,9 @@
 mod harness;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -218,6 +220,173 @@ fn a_server_that_never_answers_leaves_unfinished_requests() {
     );
 }
 
+/// A server that answers as many requests as `per_connection` on each connection, by their numbers, in the order in which they came,
+/// then closes without a word. It says how many requests it had seen at most before it answered the first of them.
+fn counting(per_connection: usize, at_once: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = listener.local_addr().expect("an address");
+    let together = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&together);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let seen = Arc::clone(&seen);
+            thread::spawn(move || {
+                let mut left = per_connection;
+                let (mut input, mut ended) = (Vec::new(), false);
+                while left > 0 && !ended {
+                    // Waits until so many have come: who sends them one by one waits for ever.
+                    let mut piece = [0; 512];
+                    while !ended && count_heads(&input) < at_once.min(left) {
+                        let count = stream.read(&mut piece).unwrap_or(0);
+                        ended = count == 0;
+                        input.extend_from_slice(&piece[..count]);
+                    }
+                    let whole = count_heads(&input);
+                    seen.fetch_max(whole, Ordering::Relaxed);
+                    for _ in 0..whole.min(left) {
+                        let end = input.windows(4).position(|end| end == b"\r\n\r\n");
+                        input.drain(..end.expect("a head") + 4);
+                        left -= 1;
+                        let body = "x".repeat(per_connection - left);
+                        let head =
+                            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                        if stream
+                            .write_all(format!("{head}{body}").as_bytes())
+                            .is_err()
+                        {
+                            return;
+                        }
+                    }
+                }
+                // An orderly end, even if more has come.
+                let _gone = stream.shutdown(Shutdown::Write);
+                while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
+            });
+        }
+    });
+    (address, together)
+}
+
+fn count_heads(input: &[u8]) -> usize {
+    input.windows(4).filter(|end| end == b"\r\n\r\n").count()
+}
+
+#[test]
+fn a_pipeline_is_as_deep_as_it_says() {
+    let (address, together) = counting(usize::MAX, 8);
+    let report = run(Config {
+        pipeline: 8,
+        connections: 2,
+        requests: Some(160),
+        ..config(address, "/")
+    });
+    assert_eq!(
+        (report.succeeded, report.errors.total(), report.reconnects),
+        (160, 0, 0)
+    );
+    assert_eq!(together.load(Ordering::Relaxed), 8);
+    assert_eq!(report.pipeline, 8);
+    assert!(report.to_string().contains("8 requests at a time"));
+}
+
+#[test]
+fn what_a_pipeline_had_sent_is_sent_again_when_the_server_closes() {
+    // Three answers, of 1, 2 and 3 bytes, then the end: every request is answered once in the end.
+    let (address, _) = counting(3, 1);
+    let report = run(Config {
+        pipeline: 8,
+        connections: 1,
+        requests: Some(60),
+        ..config(address, "/")
+    });
+    assert_eq!((report.succeeded, report.errors.total()), (60, 0));
+    assert_eq!(report.body_bytes, 20 * (1 + 2 + 3));
+    assert_eq!(report.reconnects, 19);
+}
+
+#[test]
+fn a_pipeline_over_the_real_server() {
+    let served = Served::new();
+    for (path, body_bytes, requests) in [("/ten.txt", 10, 4_000), ("/big.bin", 3_000_000, 40)] {
+        let report = run(Config {
+            pipeline: 16,
+            body_bytes: Some(body_bytes),
+            requests: Some(requests),
+            ..config(served.address, path)
+        });
+        assert_eq!(
+            (report.succeeded, report.errors.total()),
+            (requests, 0),
+            "{path}"
+        );
+        assert_eq!(report.body_bytes, requests * body_bytes);
+        assert_eq!(report.reconnects, 0);
+    }
+    assert_eq!(served.stop().answers, 4_040);
+}
+
+#[test]
+fn errors_in_a_pipeline_are_told_apart() {
+    let piped = |address| Config {
+        pipeline: 5,
+        ..config(address, "/")
+    };
+    let served = Served::new();
+    let mut absent = piped(served.address);
+    absent.target = format!("http://{}/absent", served.address)
+        .parse()
+        .expect("a URL");
+    assert_eq!(run(absent).errors.status, 20);
+    let garbage = peer(|_| Some(b"SSH-2.0-server\r\n".to_vec()));
+    assert_eq!(run(piped(garbage)).errors.protocol, 20);
+    let silent = peer(|_| None);
+    assert_eq!(run(piped(silent)).errors.reset, 20);
+    // A byte too many is the beginning of the next answer, which is none then.
+    let more = peer(|_| Some(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab".to_vec()));
+    let report = run(piped(more));
+    assert_eq!(report.succeeded + report.errors.protocol, 20);
+    assert!(report.errors.protocol >= 4, "{report:?}");
+    let short = peer(|number| {
+        (number == 0).then(|| b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfour".to_vec())
+    });
+    let mut hurried = piped(short);
+    hurried.timeout = Duration::from_millis(200);
+    hurried.requests = Some(20);
+    let report = run(hurried);
+    assert_eq!(
+        (report.succeeded, report.errors.total()),
+        (0, 20),
+        "{report:?}"
+    );
+    assert!(report.errors.timeout >= 4, "{report:?}");
+}
+
+#[test]
+fn the_latency_of_a_pipelined_request_is_its_own() {
+    // Each answer takes 20 ms, and ten are asked for at once: the last has waited for ten of them.
+    let slow = peer(|_| {
+        for _ in 0..4 {
+            harness::pace();
+        }
+        Some(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+    });
+    let report = run(Config {
+        pipeline: 10,
+        connections: 1,
+        requests: Some(10),
+        ..config(slow, "/")
+    });
+    assert_eq!(report.succeeded, 10);
+    let latency = report.latency_us.expect("something succeeded");
+    assert!(
+        latency.min >= 20_000.0 && latency.max >= 200_000.0,
+        "{latency:?}"
+    );
+    // They were sent together and answered one after the other.
+    assert!(latency.max - latency.min >= 175_000.0, "{latency:?}");
+}
+
 #[test]
 fn names_what_makes_no_sense() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -233,6 +402,13 @@ fn names_what_makes_no_sense() {
     assert!(refuse(|config| config.requests = Some(0)).contains("requests is zero"));
     assert!(refuse(|config| config.requests = None).contains("limits the run"));
     assert!(refuse(|config| config.timeout = Duration::ZERO).contains("timeout is zero"));
+    assert!(refuse(|config| config.pipeline = 0).contains("pipeline is zero"));
+    assert!(refuse(|config| config.pipeline = 1025).contains("above 1024"));
+    let long = format!("http://127.0.0.1/{}", "x".repeat(70_000));
+    let mut config = config(address, "/");
+    config.target = long.parse().expect("a URL");
+    let long = rt::run(|| load::run(config, |_| {})).expect_err("refused");
+    assert!(long.to_string().contains("64 KiB"));
     let unknown = refuse(|config| config.target = "http://host.invalid/".parse().expect("a URL"));
     assert!(unknown.contains("host.invalid"), "{unknown}");
 }

@@ -11,6 +11,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use super::MESSAGE_BYTES;
+use crate::server;
 
 /// How many events are taken at a time.
 const EVENTS: usize = 1024;
@@ -58,8 +59,8 @@ pub(super) struct Client {
     sent: u64,
 }
 
-impl Client {
-    pub(super) fn connect(port: u16, connections: usize) -> io::Result<Self> {
+impl server::Client for Client {
+    fn connect(port: u16, connections: usize) -> io::Result<Self> {
         let mut client = Self {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             connections: Vec::with_capacity(connections),
@@ -81,8 +82,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Sends so many requests over all connections, and returns how many right replies came.
-    pub(super) fn exchange(&mut self, requests: u64) -> io::Result<u64> {
+    fn exchange(&mut self, requests: u64) -> io::Result<u64> {
         let mut unsent = requests;
         for connection in &mut self.connections {
             if unsent > 0 {

@@ -1,11 +1,4 @@
-//! TCP echo over loopback: the CPU time of the server for each request.
-//!
-//! The server runs in a process of its own on the first CPU, the client on the second; with only one CPU they share it. The
-//! client is the same for every server: it keeps one request of 64 bytes under way on each connection, and checks
-//! each reply.
-//!
-//! The server says `port N`. Then, whenever a line comes in, it says `cpu NANOSECONDS`; at the end of its
-//! input it ends.
+//! TCP echo over loopback. The client keeps one request of 64 bytes under way on each connection.
 
 mod bare;
 mod client;
@@ -14,94 +7,28 @@ mod sinew;
 mod tokio;
 
 use std::io;
-use std::net::TcpListener;
-use std::process;
-use std::thread;
 
 use client::Client;
 
-use crate::child::{self, Conversation};
-use crate::machine;
-use crate::meter::{Sample, cpu_time};
+use crate::meter::Sample;
+use crate::server::{self, BARE_LOOP, BUFFER_BYTES, Protocol, prepare};
 use crate::workload::Load;
 
 /// Bytes of a request, and of its reply.
 const MESSAGE_BYTES: usize = 64;
-/// Bytes that a server is ready to read at once.
-const BUFFER_BYTES: usize = 1024;
-/// Requests on each connection before the measured ones.
-const WARM_UP_ROUNDS: u64 = 2;
-/// The name of the server that is no runtime.
-pub(crate) const BARE_LOOP: &str = "a bare epoll loop";
 
 /// Serves in this process until its input ends.
-pub(crate) fn serve(side: &str) -> Result<(), String> {
-    let served = match side {
-        BARE_LOOP => prepare().and_then(bare::serve),
-        "sinew" => prepare().and_then(sinew::serve),
+pub(crate) fn serve(side: &str) -> io::Result<()> {
+    match side {
+        BARE_LOOP => bare::serve(prepare()?),
+        "sinew" => sinew::serve(prepare()?),
         #[cfg(feature = "peers")]
-        "tokio" => prepare().and_then(tokio::serve),
-        _ => return Err("no such server".into()),
-    };
-    served.map_err(|error| error.to_string())
-}
-
-/// A bound listener whose port the parent knows, on the server's CPU.
-fn prepare() -> io::Result<TcpListener> {
-    if let Some(&first) = machine::allowed_cpus()?.first() {
-        machine::pin(first)?;
+        "tokio" => tokio::serve(prepare()?),
+        _ => Err(io::Error::other("no such server")),
     }
-    machine::raise_descriptor_limit()?;
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    child::report(&format!("port {}", listener.local_addr()?.port()))?;
-    thread::spawn(answer);
-    Ok(listener)
-}
-
-/// Says the CPU time whenever it is asked for.
-#[expect(clippy::exit, reason = "the servers have no other end")]
-fn answer() {
-    for line in io::stdin().lines() {
-        let said = line.and_then(|_| child::report(&format!("cpu {}", cpu_time().as_nanos())));
-        if said.is_err() {
-            break;
-        }
-    }
-    process::exit(0);
 }
 
 /// Has a server do the work and asks for its CPU time before and after.
 pub(crate) fn measure(side: &str, load: Load) -> Result<Sample, String> {
-    try_measure(side, load).map_err(|error| error.to_string())
-}
-
-fn try_measure(side: &str, load: Load) -> io::Result<Sample> {
-    machine::raise_descriptor_limit()?;
-    let mut server = Conversation::serve(side)?;
-    // Pinned only now, or the server could not choose its own.
-    if let Some(&last) = machine::allowed_cpus()?.get(1) {
-        machine::pin(last)?;
-    }
-    let port = ask(&mut server, None, "port ")?;
-    let mut client = Client::connect(port as u16, load.tasks as usize)?;
-    client.exchange(load.tasks * WARM_UP_ROUNDS)?;
-    let before = ask(&mut server, Some("before"), "cpu ")?;
-    let done = client.exchange(load.operations())?;
-    let after = ask(&mut server, Some("after"), "cpu ")?;
-    Ok(Sample {
-        done,
-        values: vec![(after - before) as f64 / done as f64],
-    })
-}
-
-/// Says a line to the server, if there is one to say, and reads a number from what comes back.
-fn ask(server: &mut Conversation, line: Option<&str>, answer: &str) -> io::Result<u64> {
-    if let Some(line) = line {
-        server.say(line)?;
-    }
-    let said = server.hear()?;
-    let number = said
-        .strip_prefix(answer)
-        .and_then(|number| number.parse().ok());
-    number.ok_or_else(|| io::Error::other(format!("the server said: {said}")))
+    server::measure::<Client>(Protocol::Echo, side, load)
 }

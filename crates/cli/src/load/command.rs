@@ -32,6 +32,9 @@ pub struct Arguments {
     /// How long one request may take, the connecting included
     #[arg(long, default_value = "10s", value_parser = duration::parse)]
     timeout: Duration,
+    /// Requests under way at a time on each connection
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pipeline: u32,
     /// The length in bytes that every body must have
     #[arg(long)]
     body_bytes: Option<u64>,
@@ -50,6 +53,7 @@ impl Arguments {
                 .or(self.requests.is_none().then_some(DURATION)),
             requests: self.requests,
             timeout: self.timeout,
+            pipeline: self.pipeline as usize,
             body_bytes: self.body_bytes,
         }
     }

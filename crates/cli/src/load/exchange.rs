@@ -1,20 +1,23 @@
-//! One client: its connection, a request out, an answer in.
+//! One client: its connection, requests out, answers in.
 //!
-//! Owns: the socket and the input buffer of one coroutine of the generator.
+//! Owns: the socket and the input buffer of one coroutine of the generator, and how many requests are on the wire.
 //!
 //! Invariants:
-//! - I1: a connection is used again only after an answer that was whole, well formed and followed
-//!   by nothing, and that did not announce its end.
-//! - I2: every wait ends at the deadline of its exchange.
+//! - I1: answers are counted for requests in the order in which these were sent. A connection is used for more only after
+//!   answers that were whole and well formed, that did not announce its end, and of which the last was followed by nothing.
+//! - I2: every wait ends at the deadline that its caller gives.
+//! - I3: after a failure nothing is on the wire: what had been sent and was not answered has to be sent again.
 //!
 //! Source: RFC 9112, section 6.3.
 
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use sinew_http::Decoder;
+
 use super::tally::Failure;
-use crate::chunked::Decoder;
 use crate::rt::{self, TcpStream};
 use crate::serve::wire::is_timeout;
 
@@ -56,8 +59,12 @@ struct Head {
 #[derive(Debug)]
 pub(super) struct Client<'a> {
     addresses: &'a [SocketAddr],
-    request: &'a [u8],
+    /// The same request, as often as there may be on the wire.
+    requests: &'a [u8],
+    request_bytes: usize,
     stream: Option<TcpStream>,
+    /// Requests on the wire that were not answered.
+    sent: usize,
     input: Vec<u8>,
     start: usize,
     end: usize,
@@ -68,11 +75,14 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(addresses: &'a [SocketAddr], request: &'a [u8]) -> Self {
+    /// A client that sends `requests`, so many times the same, at most so many at a time.
+    pub(super) fn new(addresses: &'a [SocketAddr], requests: &'a [u8], times: usize) -> Self {
         Self {
             addresses,
-            request,
+            requests,
+            request_bytes: requests.len() / times,
             stream: None,
+            sent: 0,
             input: vec![0; INPUT_BYTES],
             start: 0,
             end: 0,
@@ -82,38 +92,56 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends the request and reads the answer, connecting first where necessary.
+    /// Whether answers, or the beginning of one, have come already: asking for more can wait.
+    pub(super) fn has_input(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Has `flight` requests on the wire, connecting first where necessary, and reads the next answer.
     ///
-    /// A server may close an idle connection at the moment the next request is on its way. That is
-    /// no failure: the request is sent once more on a new connection.
-    pub(super) fn exchange(&mut self, deadline: Instant) -> Result<Answer, Failure> {
-        let reused = self.stream.is_some();
-        let first = self.attempt(deadline);
-        match first {
-            Err(Failure::Reset) if reused && self.wire_bytes == 0 => self.attempt(deadline),
+    /// A server may close a connection after any answer, at the moment when more requests are on their way. That is
+    /// no failure: these are sent once more on a new connection.
+    pub(super) fn exchange(&mut self, flight: usize, deadline: Instant) -> Result<Answer, Failure> {
+        self.wire_bytes = 0;
+        let nothing_of_it = !self.has_input();
+        let used = self.stream.is_some();
+        match self.attempt(flight, deadline) {
+            Err(Failure::Reset) if used && nothing_of_it && self.wire_bytes == 0 => {
+                self.attempt(flight, deadline)
+            }
             outcome => outcome,
         }
     }
 
-    fn attempt(&mut self, deadline: Instant) -> Result<Answer, Failure> {
-        (self.start, self.end, self.wire_bytes) = (0, 0, 0);
-        let stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => self.connect(deadline)?,
+    fn attempt(&mut self, flight: usize, deadline: Instant) -> Result<Answer, Failure> {
+        // INVARIANT: I3. Both come back only if all goes well.
+        let (stream, mut sent) = match self.stream.take() {
+            Some(stream) => (stream, mem::take(&mut self.sent)),
+            None => {
+                (self.start, self.end, self.sent) = (0, 0, 0);
+                if rt::now() >= deadline {
+                    return Err(Failure::Timeout);
+                }
+                (self.connect(deadline)?, 0)
+            }
         };
-        self.send(&stream, deadline)?;
+        if sent < flight && !self.has_input() {
+            self.send(&stream, flight - sent, deadline)?;
+            sent = flight;
+        }
         let head = self.head(&stream, deadline)?;
         let body_bytes = match head.body {
             Body::Length(length) => self.counted(&stream, length, deadline)?,
             Body::Chunked => self.chunked(&stream, deadline)?,
             Body::UntilClose => self.until_close(&stream, deadline)?,
         };
-        if self.start < self.end {
-            // Nobody asked for more than one answer.
+        if sent == 1 && self.has_input() {
+            // Nobody asked for more than that.
             return Err(Failure::Protocol);
         }
         if head.keep && head.body != Body::UntilClose {
             self.stream = Some(stream);
+            self.sent = sent - 1;
         }
         Ok(Answer {
             status: head.status,
@@ -138,8 +166,8 @@ impl<'a> Client<'a> {
         Err(Failure::Connect)
     }
 
-    fn send(&self, mut stream: &TcpStream, deadline: Instant) -> Result<(), Failure> {
-        let mut rest = self.request;
+    fn send(&self, mut stream: &TcpStream, times: usize, deadline: Instant) -> Result<(), Failure> {
+        let mut rest = &self.requests[..times * self.request_bytes];
         while !rest.is_empty() {
             let left = deadline.saturating_duration_since(rt::now());
             if left.is_zero() {

@@ -2,7 +2,8 @@
 //!
 //! Owns: the run: how many requests, how long, and when to stop. Each connection sends its next
 //! request when the answer to the last one is whole, so a slow server is asked less often: the
-//! latencies are those of a client that waits, not of a fixed rate of arrivals.
+//! latencies are those of a client that waits, not of a fixed rate of arrivals. With a pipeline, that many
+//! requests are under way on each connection, and a latency is from when its own request was sent.
 //!
 //! Invariants:
 //! - I1: with a limit of requests, exactly so many are tried, failures counted, unless the time is
@@ -19,11 +20,12 @@ mod tally;
 mod target;
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use exchange::Client;
+use exchange::{Answer, Client};
 pub use report::{Latency, Report};
 pub use tally::Errors;
 use tally::{Failure, Tally};
@@ -44,6 +46,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The most connections: beyond it the ports of a machine would not do by far.
 const CONNECTIONS_MAX: usize = 1_000_000;
 
+/// The most requests under way on a connection.
+const PIPELINE_MAX: usize = 1024;
+
+/// The most bytes of requests under way on a connection. They fit into the buffers of the sockets, so that a server which
+/// does not read while it answers is no dead end.
+const PIPELINE_BYTES_MAX: usize = 64 * 1024;
+
 /// What to load, how much, and for how long.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -57,6 +66,8 @@ pub struct Config {
     pub requests: Option<u64>,
     /// How long one request may take, the connecting included.
     pub timeout: Duration,
+    /// Requests under way at a time on each connection, from 1 to 1,024, together at most 64 KiB.
+    pub pipeline: usize,
     /// The length that every body must have; `None` takes the length that each answer names.
     pub body_bytes: Option<u64>,
 }
@@ -71,6 +82,7 @@ impl Config {
             duration: Some(Duration::from_secs(10)),
             requests: None,
             timeout: Duration::from_secs(10),
+            pipeline: 1,
             body_bytes: None,
         }
     }
@@ -93,7 +105,8 @@ pub struct Progress {
 struct Run {
     config: Config,
     addresses: Vec<SocketAddr>,
-    request: Vec<u8>,
+    /// The same request, as often as it may be under way on one connection.
+    requests: Vec<u8>,
     started: Instant,
     stop_at: Option<Instant>,
     taken: Cell<u64>,
@@ -115,14 +128,19 @@ struct Run {
 /// this function: the report counts it.
 pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
     check(&config)?;
-    let addresses = config.target.resolve()?;
     let request = config.target.request();
+    if request.len().saturating_mul(config.pipeline) > PIPELINE_BYTES_MAX {
+        let what = "the requests of a pipeline are longer than 64 KiB together";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let requests = request.repeat(config.pipeline);
+    let addresses = config.target.resolve()?;
     let started = rt::now();
     let run = Shared::new(Run {
         stop_at: config.duration.map(|duration| started + duration),
         config,
         addresses,
-        request,
+        requests,
         started,
         taken: Cell::new(0),
         tally: RefCell::new(Tally::new()),
@@ -158,47 +176,35 @@ pub fn run(config: Config, mut progress: impl FnMut(Progress)) -> io::Result<Rep
         }
     }
     progress(run.progress());
-    let Config {
-        target,
-        connections,
-        ..
-    } = &run.config;
-    Ok(Report::new(
-        target.to_string(),
-        *connections,
-        elapsed,
-        &run.tally(),
-    ))
+    Ok(Report::new(&run.config, elapsed, &run.tally()))
 }
 
 impl Run {
     /// One connection, request after request.
     fn work(&self) {
-        let mut client = Client::new(&self.addresses, &self.request);
+        let pipeline = self.config.pipeline;
+        let mut client = Client::new(&self.addresses, &self.requests, pipeline);
+        // When each request that is under way was sent, or was to be: the first is the next to be answered.
+        let mut flight = VecDeque::with_capacity(pipeline);
         let mut pause = PAUSE_MIN;
-        while self.take() {
-            let begun = rt::now();
+        loop {
+            // Answers that have come already are taken first: then more is asked for at once.
+            if flight.is_empty() || !client.has_input() {
+                let now = rt::now();
+                while flight.len() < pipeline && self.take(now) {
+                    flight.push_back(now);
+                }
+            }
+            let Some(&begun) = flight.front() else {
+                break;
+            };
             let timeout_at = begun + self.config.timeout;
             let over_at = self.stop_at.map(|stop| stop + OVERTIME);
             let deadline = over_at.map_or(timeout_at, |over| over.min(timeout_at));
-            let outcome = client.exchange(deadline);
+            let outcome = client.exchange(flight.len(), deadline);
+            flight.pop_front();
             let now = rt::now();
-            let outcome = outcome.and_then(|answer| {
-                let mut tally = self.tally();
-                tally.wire_bytes += answer.wire_bytes;
-                tally.body_bytes += answer.body_bytes;
-                if !(200..300).contains(&answer.status) {
-                    Err(Failure::Status)
-                } else if self
-                    .config
-                    .body_bytes
-                    .is_some_and(|bytes| bytes != answer.body_bytes)
-                {
-                    Err(Failure::Length)
-                } else {
-                    Ok(())
-                }
-            });
+            let outcome = outcome.and_then(|answer| self.check(&answer));
             match outcome {
                 Ok(()) => self.tally().success(now - begun),
                 Err(_cut) if deadline < timeout_at && now >= deadline => {
@@ -226,12 +232,24 @@ impl Run {
         self.tally().reconnects += client.reconnects;
     }
 
+    /// Whether an answer is what was asked for.
+    fn check(&self, answer: &Answer) -> Result<(), Failure> {
+        let mut tally = self.tally();
+        tally.wire_bytes += answer.wire_bytes;
+        tally.body_bytes += answer.body_bytes;
+        let length = self.config.body_bytes;
+        if !(200..300).contains(&answer.status) {
+            Err(Failure::Status)
+        } else if length.is_some_and(|bytes| bytes != answer.body_bytes) {
+            Err(Failure::Length)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Takes one of the requests that are left.
-    fn take(&self) -> bool {
-        if self
-            .until_stop(rt::now())
-            .is_some_and(|left| left.is_zero())
-        {
+    fn take(&self, now: Instant) -> bool {
+        if self.until_stop(now).is_some_and(|left| left.is_zero()) {
             return false;
         }
         match self.config.requests {
@@ -280,6 +298,12 @@ fn check(config: &Config) -> io::Result<()> {
     }
     if config.timeout.is_zero() {
         return refuse("the timeout is zero");
+    }
+    if config.pipeline == 0 {
+        return refuse("the depth of the pipeline is zero");
+    }
+    if config.pipeline > PIPELINE_MAX {
+        return refuse("the depth of the pipeline is above 1024");
     }
     Ok(())
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::Config;
 use super::tally::{Errors, Tally};
 
-/// Latencies of successful requests, in microseconds, from the first byte sent (the connecting
-/// included, where it was necessary) to the last byte read.
+/// Latencies of successful requests, in microseconds, from when a request was first to be sent (the connecting
+/// included, where it was necessary) to when its answer was read to the end. With a pipeline, a request waits for the
+/// answers to those before it, and that is in its latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Latency {
@@ -38,6 +40,8 @@ pub struct Report {
     pub url: String,
     /// Connections kept busy at a time.
     pub connections: usize,
+    /// Requests under way at a time on each of them.
+    pub pipeline: usize,
     /// From the start to the last answer, in seconds.
     pub elapsed_seconds: f64,
     /// Requests answered with the right status and length.
@@ -61,11 +65,12 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(url: String, connections: usize, elapsed: Duration, tally: &Tally) -> Self {
+    pub(super) fn new(config: &Config, elapsed: Duration, tally: &Tally) -> Self {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         Self {
-            url,
-            connections,
+            url: config.target.to_string(),
+            connections: config.connections,
+            pipeline: config.pipeline,
             elapsed_seconds: elapsed.as_secs_f64(),
             succeeded: tally.succeeded,
             errors: tally.errors,
@@ -101,7 +106,11 @@ impl Latency {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{} connections to {}", self.connections, self.url)?;
+        write!(out, "{} connections to {}", self.connections, self.url)?;
+        if self.pipeline > 1 {
+            write!(out, ", {} requests at a time on each", self.pipeline)?;
+        }
+        writeln!(out)?;
         writeln!(
             out,
             "{} requests in {:.2} s: {:.0} requests/s, {}/s",
@@ -168,6 +177,10 @@ mod tests {
     use super::*;
     use crate::load::tally::Failure;
 
+    fn config() -> Config {
+        Config::new("http://a/".parse().expect("a URL"))
+    }
+
     #[test]
     fn adds_up_and_names_its_fields() {
         let mut tally = Tally::new();
@@ -177,7 +190,7 @@ mod tests {
         tally.failure(Failure::Status);
         tally.failure(Failure::Reset);
         tally.wire_bytes = 4000;
-        let report = Report::new("http://a/".into(), 3, Duration::from_secs(2), &tally);
+        let report = Report::new(&config(), Duration::from_secs(2), &tally);
         let json = serde_json::to_value(&report).expect("serializes");
         assert_eq!(json["requests_per_second"], 500.0);
         assert_eq!(json["bytes_per_second"], 2000.0);
@@ -201,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_empty_run_has_no_latency() {
-        let report = Report::new("http://a/".into(), 1, Duration::ZERO, &Tally::new());
+        let report = Report::new(&config(), Duration::ZERO, &Tally::new());
         assert_eq!(report.latency_us, None);
         assert!(report.to_string().contains("no request succeeded"));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Config, Server, Summary};
+use super::{AccessLog, Config, Server, Summary};
 use crate::duration;
 use crate::rt::{self, CancelToken, UnixStream};
 
@@ -43,6 +43,15 @@ pub struct Arguments {
     /// How long requests in flight may take to end after Ctrl-C
     #[arg(long, default_value = "10s", value_parser = duration::parse)]
     grace: Duration,
+    /// List the entries of folders that have no index.html
+    #[arg(long)]
+    listing: bool,
+    /// Follow symbolic links that lead out of DIR
+    #[arg(long)]
+    follow: bool,
+    /// Log each answer in the combined format, to FILE or to standard output, which has nothing else then
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    access_log: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -57,6 +66,12 @@ impl Arguments {
             headers_max: self.max_headers as usize,
             connections_max: self.max_connections as usize,
             grace: self.grace,
+            listing: self.listing,
+            follow: self.follow,
+            access_log: self.access_log.map(|to| match to.as_os_str() == "-" {
+                true => AccessLog::Stdout,
+                false => AccessLog::File(to),
+            }),
         }
     }
 }
@@ -65,18 +80,22 @@ impl Arguments {
 #[must_use]
 pub fn execute(arguments: Arguments) -> ExitCode {
     let config = arguments.into_config();
-    match rt::run(move || serve(config)) {
-        Ok(summary) => say(&farewell(&summary)),
+    let voice = match config.access_log {
+        Some(AccessLog::Stdout) => say_beside,
+        _ => say,
+    };
+    match rt::run(move || serve(config, voice)) {
+        Ok(summary) => voice(&farewell(&summary)),
         Err(error) => complain(&error),
     }
 }
 
-fn serve(config: Config) -> io::Result<Summary> {
+fn serve(config: Config, voice: fn(&str) -> ExitCode) -> io::Result<Summary> {
     let folder = config.folder.display().to_string();
     let server = Server::bind(config)?;
     let shutdown = CancelToken::new();
     let watcher = watch_signals(shutdown.clone())?;
-    say(&format!(
+    voice(&format!(
         "serving {folder} on http://{}",
         server.local_addr()
     ));
@@ -121,10 +140,14 @@ fn farewell(summary: &Summary) -> String {
         answers,
         cut,
         panics,
+        log_dropped,
     } = summary;
     let mut text = format!("served {answers} requests on {connections} connections");
     if *cut > 0 {
         text.push_str(&format!("; cut {cut} that outlasted the grace"));
+    }
+    if *log_dropped > 0 {
+        text.push_str(&format!("; {log_dropped} answers are not in the log"));
     }
     if *panics > 0 {
         text.push_str(&format!("; {panics} panics"));
@@ -136,6 +159,13 @@ fn farewell(summary: &Summary) -> String {
 fn say(line: &str) -> ExitCode {
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// Writes a line to standard error: standard output is the log, and nothing else.
+fn say_beside(line: &str) -> ExitCode {
+    match writeln!(io::stderr(), "{line}") {
         Ok(()) | Err(_) => ExitCode::SUCCESS,
     }
 }

@@ -9,39 +9,35 @@
 //!   comes.
 //! - I3: output is flushed before any wait for input, so no answer waits for the next request; the
 //!   answers to requests that came together leave together.
+//! - I4: a connection that waits for a request for longer than a moment keeps no buffers.
 //!
-//! Not here: limits on the number of connections, and stopping (`roster`).
+//! Not here: what the answers are (`answer`), limits on the number of connections, and stopping (`roster`).
 
-use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::mem;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sinew_http::{Body, BodyReader, Extent, Method, Reading, Request, Slots, Status};
 
 use super::Service;
-use super::folder::{OpenError, Opened};
-use super::head::{Extent, Found, Search};
-use super::path::Name;
-use super::range::Slice;
-use super::request::{Body, Method, Request};
-use super::response::ResponseHead;
+use super::answer::{Answers, Frame};
 use super::roster::Seat;
-use super::status::Status;
-use super::wire::{NoInput, Wire};
-use crate::chunked::Decoder;
-use crate::rt;
-
-/// The longest request line; beyond it the answer is 414.
-const REQUEST_LINE_BYTES_MAX: usize = 8 * 1024;
-
-/// The longest request body that is read off to keep a connection.
-const BODY_BYTES_MAX: u64 = 64 * 1024;
+use super::wire::{Incoming, NoInput, Outgoing};
+use crate::rt::{self, Shutdown, TcpStream};
 
 /// How long a closed connection may still send before it is dropped.
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 
+/// How long a connection is idle before its buffers are given back.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Leave to send a body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// What to do with a connection after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     /// Go on with the next request.
     Keep,
     /// Send what is left, then close in order.
@@ -50,37 +46,26 @@ enum Next {
     Drop,
 }
 
-/// How an answer must be framed.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    /// Whether the connection stays open after it.
-    keep: bool,
-    /// Whether the client is an HTTP/1.0 one.
-    old: bool,
-    /// Whether only the head is wanted.
-    head_only: bool,
-}
-
 /// A connection being served.
 #[derive(Debug)]
 pub(super) struct Connection<'a> {
     service: &'a Service,
     seat: &'a Seat,
-    wire: Wire<'a>,
-    head: Vec<u8>,
+    incoming: Incoming<'a>,
+    answers: Answers<'a>,
+    /// The head of a request whose body is being read.
+    kept: Vec<u8>,
 }
 
 impl<'a> Connection<'a> {
-    pub(super) fn new(service: &'a Service, seat: &'a Seat) -> Self {
-        let config = &service.config;
-        // One byte more than a head may have, so that too long is not taken for incomplete.
-        let input_bytes_max = config.header_bytes_max + 1;
-        let wire = Wire::new(seat.stream(), input_bytes_max, config.write_timeout);
+    pub(super) fn new(service: &'a Service, seat: &'a Seat, peer: IpAddr) -> Self {
+        let outgoing = Outgoing::new(seat.stream(), service.config.write_timeout);
         Self {
             service,
             seat,
-            wire,
-            head: Vec::with_capacity(256),
+            incoming: Incoming::new(seat.stream(), service.limits),
+            answers: Answers::new(service, outgoing, peer),
+            kept: Vec::new(),
         }
     }
 
@@ -89,7 +74,11 @@ impl<'a> Connection<'a> {
         loop {
             match self.exchange() {
                 Ok(Next::Keep) => {}
-                Ok(Next::Close) => return self.wire.linger(rt::now() + LINGER),
+                Ok(Next::Close) => {
+                    let outgoing = &mut self.answers.outgoing;
+                    linger(self.seat.stream(), &mut self.incoming, outgoing);
+                    return;
+                }
                 Ok(Next::Drop) | Err(_) => return,
             }
         }
@@ -97,71 +86,51 @@ impl<'a> Connection<'a> {
 
     /// One request and its answer. An error is one of the socket: nothing more can be said.
     fn exchange(&mut self) -> io::Result<Next> {
-        if self.wire.pending().is_empty() && !self.wait_idle()? {
+        if self.incoming.input.pending().is_empty() && !self.wait_idle()? {
             return Ok(Next::Drop);
         }
-        let deadline = rt::now() + self.service.config.header_timeout;
-        match self.read_head(deadline)? {
+        match self.read_head()? {
             Ok(Some(extent)) => self.answer(extent),
             Ok(None) => Ok(Next::Drop),
-            Err(status) => {
-                let head_only = self.wire.pending().starts_with(b"HEAD ");
-                self.refuse(
-                    status,
-                    Frame {
-                        keep: false,
-                        old: false,
-                        head_only,
-                    },
-                )
-            }
+            Err(status) => self.refuse_unread(status),
         }
     }
 
     /// Waits for the first byte of a request; `false` if none came.
     fn wait_idle(&mut self) -> io::Result<bool> {
-        self.wire.flush()?;
-        let come = self.seat.set_idle()
-            && self
-                .wire
-                .fill(rt::now() + self.service.config.idle_timeout)
-                .is_ok();
+        self.answers.outgoing.flush()?;
+        let come = self.seat.set_idle() && self.fill_idle().is_ok();
         self.seat.set_busy();
         Ok(come)
     }
 
+    fn fill_idle(&mut self) -> Result<(), NoInput> {
+        let limit = self.service.config.idle_timeout;
+        let begun = rt::now();
+        match self.incoming.fill(begun + limit.min(MOMENT)) {
+            Err(NoInput::Late) if limit > MOMENT => {
+                // INVARIANT: I4.
+                self.incoming.input.release();
+                self.answers.outgoing.release();
+                self.incoming.fill(begun + limit)
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Reads until the head is whole. `None` means that the client went away in the middle.
-    fn read_head(&mut self, deadline: Instant) -> io::Result<Result<Option<Extent>, Status>> {
-        let limit = self.service.config.header_bytes_max;
-        let mut search = Search::default();
+    fn read_head(&mut self) -> io::Result<Result<Option<Extent>, Status>> {
+        let mut deadline = None;
         loop {
-            let have = self.wire.pending().len();
-            match search.advance(self.wire.pending()) {
-                Err(_bare) => return Ok(Err(Status::BadRequest)),
-                Ok(Found::Blank) => {
-                    self.wire.consume(2);
-                    search = Search::default();
-                    continue;
-                }
-                Ok(Found::Whole(extent)) if extent.request_line > REQUEST_LINE_BYTES_MAX => {
-                    return Ok(Err(Status::UriTooLong));
-                }
-                Ok(Found::Whole(extent)) if extent.bytes > limit => {
-                    return Ok(Err(Status::HeaderFieldsTooLarge));
-                }
-                Ok(Found::Whole(extent)) => return Ok(Ok(Some(extent))),
-                Ok(Found::Open) => {}
+            match self.incoming.input.find_head() {
+                Ok(None) => {}
+                found => return Ok(found),
             }
-            // The CR of the line's end may be here already.
-            let line_over = have > limit || have > REQUEST_LINE_BYTES_MAX + 1;
-            if search.in_request_line() && line_over {
-                return Ok(Err(Status::UriTooLong));
-            }
-            if have > limit {
-                return Ok(Err(Status::HeaderFieldsTooLarge));
-            }
-            self.wire.flush()?;
-            match self.wire.fill(deadline) {
+            // INVARIANT: I2. The first byte has just come, or had come with the last request.
+            let at = || rt::now() + self.service.config.header_timeout;
+            let deadline = *deadline.get_or_insert_with(at);
+            self.answers.outgoing.flush()?;
+            match self.incoming.fill(deadline) {
                 Ok(()) => {}
                 Err(NoInput::End) => return Ok(Ok(None)),
                 Err(NoInput::Late) => return Ok(Err(Status::RequestTimeout)),
@@ -169,247 +138,111 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Refuses what is pending, which is no request, or not one that can be read.
+    fn refuse_unread(&mut self, status: Status) -> io::Result<Next> {
+        let pending = self.incoming.input.pending();
+        let end = pending
+            .iter()
+            .position(|&byte| matches!(byte, b'\r' | b'\n'));
+        let frame = Frame {
+            head_only: pending.starts_with(b"HEAD "),
+            line: &pending[..end.unwrap_or(pending.len())],
+            ..Frame::closing()
+        };
+        self.answers.refuse(status, frame)
+    }
+
     /// Answers the request whose head is pending.
     fn answer(&mut self, extent: Extent) -> io::Result<Next> {
-        let head = &self.wire.pending()[..extent.bytes];
-        let head_only = head.starts_with(b"HEAD ");
-        let parsed = if extent.headers > self.service.config.headers_max {
-            Err(Status::HeaderFieldsTooLarge)
-        } else {
-            Request::parse(head, extent.headers)
-        };
-        self.wire.consume(extent.bytes);
-        let request = match parsed {
+        let mut slots = Slots::new();
+        let head = self.incoming.input.head(extent);
+        let request = match Request::parse(head, extent, &mut slots) {
             Ok(request) => request,
-            Err(status) => {
-                return self.refuse(
-                    status,
-                    Frame {
-                        keep: false,
-                        old: false,
-                        head_only,
-                    },
-                );
-            }
+            Err(status) => return self.refuse_unread(status),
         };
-        let mut frame = Frame {
-            keep: request.keep_alive,
-            old: request.old,
-            head_only,
-        };
-        let read = self.read_body(&request)?;
-        frame.keep &= read.is_ok() && !self.seat.is_draining();
-        match (request.method, read) {
-            (Method::NotAllowed, Ok(()) | Err(Some(Status::ContentTooLarge))) => {
-                self.refuse(Status::MethodNotAllowed, frame)
-            }
-            (Method::Unknown, Ok(()) | Err(Some(Status::ContentTooLarge))) => {
-                self.refuse(Status::NotImplemented, frame)
-            }
-            (_, Err(Some(status))) => self.refuse(status, frame),
-            (_, Err(None)) => Ok(Next::Drop),
-            (_, Ok(())) => self.send_named(&request, frame),
+        if request.body != Body::Length(0) {
+            return self.answer_with_body(extent);
         }
+        let keep = !self.seat.is_draining();
+        let next = self.answers.give(&request, Ok(()), keep)?;
+        self.incoming.input.consume(extent.bytes);
+        Ok(next)
+    }
+
+    /// The same for a request with a body, which takes the head's place in the buffer.
+    fn answer_with_body(&mut self, extent: Extent) -> io::Result<Next> {
+        let mut kept = mem::take(&mut self.kept);
+        kept.clear();
+        kept.extend_from_slice(self.incoming.input.head(extent));
+        self.incoming.input.consume(extent.bytes);
+        let mut slots = Slots::new();
+        let request = match Request::parse(&kept, extent, &mut slots) {
+            Ok(request) => request,
+            Err(status) => return self.refuse_unread(status),
+        };
+        let read = match self.read_body(&request)? {
+            Ok(()) => Ok(()),
+            Err(Some(status)) => Err(status),
+            Err(None) => return Ok(Next::Drop),
+        };
+        let keep = !self.seat.is_draining();
+        let next = self.answers.give(&request, read, keep);
+        self.kept = kept;
+        next
     }
 
     /// Reads the body off. `Err(None)` means that the client went away in the middle.
-    fn read_body(&mut self, request: &Request) -> io::Result<Result<(), Option<Status>>> {
-        let mut left = match request.body {
-            Body::Length(0) => return Ok(Ok(())),
-            Body::Length(length) if length > BODY_BYTES_MAX => {
+    fn read_body(&mut self, request: &Request<'_, '_>) -> io::Result<Result<(), Option<Status>>> {
+        let mut body = match BodyReader::new(request, &self.service.limits) {
+            Ok(None) => return Ok(Ok(())),
+            Ok(Some(body)) => body,
+            Err(status) => return Ok(Err(Some(status))),
+        };
+        if request.waits_to_send && self.incoming.input.pending().is_empty() {
+            if !matches!(request.method, Method::Get | Method::Head) {
+                // It may send the body or not after a final answer: the next request cannot be found.
                 return Ok(Err(Some(Status::ContentTooLarge)));
             }
-            // It may send the body or not after a final answer: the next request cannot be found.
-            _ if request.waits_to_send => return Ok(Err(Some(Status::ContentTooLarge))),
-            Body::Length(length) => length,
-            Body::Chunked => BODY_BYTES_MAX,
-        };
-        let mut chunks = (request.body == Body::Chunked).then(Decoder::new);
+            self.answers.outgoing.put(CONTINUE)?;
+        }
         let deadline = rt::now() + self.service.config.header_timeout;
         loop {
-            let have = self.wire.pending();
-            let within = &have[..usize::try_from(left).map_or(have.len(), |n| n.min(have.len()))];
-            let (consumed, done) = match &mut chunks {
-                None => (within.len(), within.len() as u64 == left),
-                Some(decoder) => match decoder.advance(within) {
-                    Ok(piece) => (piece.consumed, piece.done),
-                    Err(_malformed) => return Ok(Err(Some(Status::BadRequest))),
-                },
-            };
-            self.wire.consume(consumed);
-            left -= consumed as u64;
-            if done {
-                return Ok(Ok(()));
+            match body.advance(&mut self.incoming.input) {
+                Ok(Reading::Done) => return Ok(Ok(())),
+                Ok(Reading::Open) => {}
+                Err(status) => return Ok(Err(Some(status))),
             }
-            if left == 0 {
-                return Ok(Err(Some(Status::ContentTooLarge)));
-            }
-            self.wire.flush()?;
-            match self.wire.fill(deadline) {
+            self.answers.outgoing.flush()?;
+            match self.incoming.fill(deadline) {
                 Ok(()) => {}
                 Err(NoInput::End) => return Ok(Err(None)),
                 Err(NoInput::Late) => return Ok(Err(Some(Status::RequestTimeout))),
             }
         }
     }
+}
 
-    /// Answers a GET or HEAD with what its target names.
-    fn send_named(&mut self, request: &Request, frame: Frame) -> io::Result<Next> {
-        let Ok(name) = Name::parse(&request.target) else {
-            return self.refuse(Status::BadRequest, frame);
-        };
-        let folder = &self.service.folder;
-        let outcome = match folder.find(&name.bytes) {
-            Ok(Opened::File(..)) if name.folder => Err(OpenError::Missing),
-            Ok(Opened::Folder) => {
-                let index = name.join("index.html");
-                match folder.find(&index.bytes) {
-                    Ok(Opened::File(..)) if !name.folder => {
-                        return self.redirect(&name.folder_target(), frame);
-                    }
-                    outcome => outcome.map(|opened| (index, opened)),
-                }
-            }
-            outcome => outcome.map(|opened| (name, opened)),
-        };
-        match outcome {
-            Ok((name, Opened::File(file, size))) => {
-                self.send_file(&name, &file, size, request, frame)
-            }
-            Ok((_, Opened::Folder)) | Err(OpenError::Missing) => {
-                self.refuse(Status::NotFound, frame)
-            }
-            Err(OpenError::Exhausted) => self.refuse(Status::ServiceUnavailable, frame),
-            Err(OpenError::Failed) => self.refuse(Status::InternalServerError, frame),
-        }
+/// Ends the sending side and reads off what the client still sends, for a while. Closing a
+/// socket with unread input resets the connection, which can destroy an answer on its way.
+fn linger(stream: &TcpStream, incoming: &mut Incoming<'_>, outgoing: &mut Outgoing<'_>) {
+    let deadline = rt::now() + LINGER;
+    if outgoing.flush().is_err() || stream.shutdown(Shutdown::Write).is_err() {
+        return;
     }
-
-    fn send_file(
-        &mut self,
-        name: &Name,
-        file: &File,
-        size: u64,
-        request: &Request,
-        frame: Frame,
-    ) -> io::Result<Next> {
-        let whole = Slice {
-            start: 0,
-            length: size,
-        };
-        let (status, slice) = match request.range.map(|range| range.within(size)) {
-            None => (Status::Ok, whole),
-            Some(Some(slice)) => (Status::PartialContent, slice),
-            Some(None) => return self.refuse_range(size, frame),
-        };
-        let mut head = ResponseHead::new(&mut self.head, status, &self.service.date);
-        content_type(&mut head, &name.bytes);
-        head.length(slice.length).line("Accept-Ranges", "bytes");
-        if status == Status::PartialContent {
-            head.content_range(slice.start, slice.start + slice.length - 1, size);
-        }
-        head.connection(frame.keep, frame.old).end();
-        self.wire.put(&self.head)?;
-        if !frame.head_only
-            && let Err(error) = self.wire.put_file(file, slice)
-        {
-            // The length is promised already: only closing says that it was not kept.
-            self.wire.flush()?;
-            return Err(error);
-        }
-        Ok(self.sent(frame))
-    }
-
-    fn refuse_range(&mut self, size: u64, frame: Frame) -> io::Result<Next> {
-        let every = format!("bytes */{size}");
-        self.send_text(
-            Status::RangeNotSatisfiable,
-            &[("Content-Range", &every)],
-            frame,
-        )
-    }
-
-    fn redirect(&mut self, target: &str, frame: Frame) -> io::Result<Next> {
-        self.send_text(Status::MovedPermanently, &[("Location", target)], frame)
-    }
-
-    fn refuse(&mut self, status: Status, frame: Frame) -> io::Result<Next> {
-        match status {
-            Status::MethodNotAllowed => self.send_text(status, &[("Allow", "GET, HEAD")], frame),
-            Status::ServiceUnavailable => self.send_text(status, &[("Retry-After", "1")], frame),
-            _ => self.send_text(status, &[], frame),
-        }
-    }
-
-    /// Sends a line of text that says the status.
-    fn send_text(
-        &mut self,
-        status: Status,
-        lines: &[(&str, &str)],
-        frame: Frame,
-    ) -> io::Result<Next> {
-        append_text(&mut self.head, status, lines, frame, self.service);
-        self.wire.put(&self.head)?;
-        Ok(self.sent(frame))
-    }
-
-    fn sent(&self, frame: Frame) -> Next {
-        self.service.count_answer();
-        if frame.keep { Next::Keep } else { Next::Close }
+    incoming.input.clear();
+    while incoming.fill(deadline).is_ok() {
+        incoming.input.clear();
     }
 }
 
 /// Refuses a connection that is over the limit.
-pub(super) fn turn_away(service: &Service, stream: &rt::TcpStream) {
-    let frame = Frame {
-        keep: false,
-        old: false,
-        head_only: false,
-    };
-    let mut head = Vec::new();
-    let lines = [("Retry-After", "1")];
-    append_text(
-        &mut head,
-        Status::ServiceUnavailable,
-        &lines,
-        frame,
-        service,
-    );
-    let mut wire = Wire::new(stream, 1024, LINGER);
-    if wire.put(&head).is_ok() {
-        wire.linger(rt::now() + LINGER);
-    }
-}
-
-fn append_text(
-    out: &mut Vec<u8>,
-    status: Status,
-    lines: &[(&str, &str)],
-    frame: Frame,
-    service: &Service,
-) {
-    let body = format!("{} {}\n", status.code(), status.phrase());
-    let mut head = ResponseHead::new(out, status, &service.date);
-    head.line("Content-Type", "text/plain; charset=utf-8")
-        .length(body.len() as u64);
-    for (name, value) in lines {
-        head.line(name, value);
-    }
-    head.connection(frame.keep, frame.old).end();
-    if !frame.head_only {
-        out.extend_from_slice(body.as_bytes());
-    }
-}
-
-fn content_type(head: &mut ResponseHead<'_>, name: &[u8]) {
-    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-    let file = String::from_utf8_lossy(file);
-    let guess = mime_guess::from_path(Path::new(&*file)).first_raw();
-    match guess.unwrap_or("application/octet-stream") {
-        text if text.starts_with("text/") => {
-            head.line("Content-Type", &format!("{text}; charset=utf-8"));
-        }
-        other => {
-            head.line("Content-Type", other);
-        }
+pub(super) fn turn_away(service: &Service, stream: &TcpStream, peer: IpAddr) {
+    let mut answers = Answers::new(service, Outgoing::new(stream, LINGER), peer);
+    if answers
+        .refuse(Status::ServiceUnavailable, Frame::closing())
+        .is_ok()
+    {
+        let mut incoming = Incoming::new(stream, service.limits);
+        linger(stream, &mut incoming, &mut answers.outgoing);
     }
 }

@@ -11,6 +11,10 @@
 //!   what counts is where they end.
 //! - I2: only regular files come out, by `fstat` of the opened descriptor. Opening never waits: a
 //!   FIFO without a writer is opened with `O_NONBLOCK` and then refused.
+//! - I3: a validator that was handed out never fits another version of the file. A file may change twice within a tick of the
+//!   kernel's clock, so none is handed out before the tick, or the second, of the last change is over.
+//!
+//! Where links may be followed to wherever they lead, I1 does not hold: who made the link has allowed it.
 //!
 //! Not here: which names are acceptable (`path`).
 
@@ -20,9 +24,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use sinew_http::{EntityTag, Validators};
 
 /// How often a resolution that raced with a rename is tried again.
 const RACES_MAX: usize = 8;
@@ -30,10 +36,69 @@ const RACES_MAX: usize = 8;
 /// What a name led to.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// A regular file and its size in bytes at this moment.
-    File(File, u64),
+    /// A regular file and what it is at this moment.
+    File(File, Facts),
     /// A folder inside the served one, or that one itself.
-    Folder,
+    Folder(File),
+}
+
+/// What is known of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// In bytes.
+    pub(super) size: u64,
+    pub(super) validators: Validators,
+    /// When it changed last, since 1970; `None` before that.
+    changed: Option<Duration>,
+}
+
+/// What can be said for certain of a file of some age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Age {
+    /// Another change would change the tag.
+    pub(super) tag_is_certain: bool,
+    /// Another change would change the date.
+    pub(super) date_is_certain: bool,
+}
+
+/// The time of a change is that of the kernel's last tick, which is at most so long ago.
+const TICK_MAX: Duration = Duration::from_millis(50);
+
+impl Facts {
+    pub(super) fn of(stat: &Stat) -> Self {
+        let changed = u64::try_from(stat.st_mtime).ok();
+        let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        let changed = changed.map(|seconds| Duration::new(seconds, nanos));
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        // Also before 1970, where nanoseconds count from an earlier second.
+        let stamp = (stat.st_mtime as u64).wrapping_mul(1_000_000_000);
+        let stamp = stamp.wrapping_add(u64::from(nanos));
+        Self {
+            size,
+            validators: Validators {
+                tag: EntityTag::new([stat.st_ino, stamp, size]),
+                modified: changed.map_or(0, |changed| changed.as_secs()),
+            },
+            changed,
+        }
+    }
+
+    // INVARIANT: I3.
+    pub(super) fn age(&self, now: SystemTime) -> Age {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Some(changed) = self.changed else {
+            return Age {
+                tag_is_certain: true,
+                date_is_certain: false,
+            };
+        };
+        let second_over = Duration::from_secs(changed.as_secs() + 1);
+        Age {
+            // A time to come was set by someone; a change sets the present one.
+            tag_is_certain: now < changed || now - changed >= TICK_MAX,
+            date_is_certain: now.saturating_sub(TICK_MAX) >= second_over,
+        }
+    }
 }
 
 /// Why a name led to nothing.
@@ -53,11 +118,12 @@ pub(super) struct Folder {
     descriptor: OwnedFd,
     resolved: PathBuf,
     kernel_resolves: bool,
+    follow: bool,
 }
 
 impl Folder {
-    /// Opens the folder at `path`.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens the folder at `path`; `follow` says whether links may lead out of it.
+    pub(super) fn open(path: &Path, follow: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
         let resolved = path.canonicalize()?;
@@ -66,12 +132,16 @@ impl Folder {
             descriptor,
             resolved,
             kernel_resolves,
+            follow,
         })
     }
 
     /// Opens what the relative `name` leads to; an empty name is the folder itself.
     pub(super) fn find(&self, name: &[u8]) -> Result<Opened, OpenError> {
-        let opened = if self.kernel_resolves {
+        let opened = if self.follow {
+            let name = if name.is_empty() { b"." } else { name };
+            rustix::fs::openat(&self.descriptor, name, file_flags(), Mode::empty())
+        } else if self.kernel_resolves {
             match open_beneath(&self.descriptor, name, ResolveFlags::empty()) {
                 // An absolute link, whatever it leads to.
                 Err(Errno::XDEV) => self.open_resolved(name),
@@ -139,14 +209,12 @@ fn folder_flags() -> OFlags {
 
 // INVARIANT: I2.
 fn classify(descriptor: OwnedFd) -> Result<Opened, OpenError> {
+    let stat = rustix::fs::fstat(&descriptor).map_err(|_failed| OpenError::Failed)?;
     let file = File::from(descriptor);
-    let metadata = file.metadata().map_err(|_failed| OpenError::Failed)?;
-    if metadata.is_file() {
-        Ok(Opened::File(file, metadata.len()))
-    } else if metadata.is_dir() {
-        Ok(Opened::Folder)
-    } else {
-        Err(OpenError::Missing)
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(Opened::File(file, Facts::of(&stat))),
+        FileType::Directory => Ok(Opened::Folder(file)),
+        _ => Err(OpenError::Missing),
     }
 }
 

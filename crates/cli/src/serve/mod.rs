@@ -3,7 +3,7 @@
 //! Owns: the listener, the accept loop and the order of stopping.
 //!
 //! ```text
-//! accept loop ── roster: a seat, or 503 ──► coroutine: head ► request ► path ► folder ► response
+//! accept loop ── roster: a seat, or 503 ──► coroutine: request ► path ► folder ► answer ► log
 //! shutdown token ► stop accepting ► drain (idle connections end) ► grace ► cut
 //! ```
 //!
@@ -15,34 +15,33 @@
 //!   or, if its own coroutine is cancelled, after their sockets were shut down.
 //! - I2: an error of `accept` never makes a busy loop: what goes away by itself is waited out.
 //!
-//! Not here: conditional requests, listings of folders, a log of accesses, TLS.
+//! Not here: the protocol as bytes, which is `sinew-http`; TLS.
 
 pub mod command;
 
+mod answer;
 mod connection;
-mod date;
 mod folder;
-mod head;
+mod listing;
+mod log;
 mod path;
-mod range;
-mod request;
-mod response;
 mod roster;
-mod status;
 pub(crate) mod wire;
 
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use connection::Connection;
-use date::Date;
 use folder::Folder;
+pub use log::AccessLog;
+use log::Log;
 pub(crate) use path::encoded;
 use roster::{Roster, Seat};
+use sinew_http::{Date, Limits};
 
 use crate::rt::{self, CancelToken, Shared, TcpListener, TcpStream, WaitError, WaitGroup};
 
@@ -76,6 +75,12 @@ pub struct Config {
     pub connections_max: usize,
     /// How long requests in flight may take to end after the shutdown token fired.
     pub grace: Duration,
+    /// Whether a folder without an index is answered with a list of its entries.
+    pub listing: bool,
+    /// Whether symbolic links may lead out of the folder.
+    pub follow: bool,
+    /// Where each answer is logged, if anywhere.
+    pub access_log: Option<AccessLog>,
 }
 
 impl Default for Config {
@@ -90,6 +95,9 @@ impl Default for Config {
             headers_max: 100,
             connections_max: 1024,
             grace: Duration::from_secs(10),
+            listing: false,
+            follow: false,
+            access_log: None,
         }
     }
 }
@@ -106,6 +114,8 @@ pub struct Summary {
     pub cut: usize,
     /// Connections whose coroutine panicked: bugs of the server.
     pub panics: u64,
+    /// Answers that are not in the log, because it was too slow or failed.
+    pub log_dropped: u64,
 }
 
 /// What the coroutines of a server share.
@@ -113,6 +123,8 @@ pub struct Summary {
 struct Service {
     config: Config,
     folder: Folder,
+    limits: Limits,
+    log: Option<Log>,
     date: Date,
     roster: Shared<Roster>,
     live: WaitGroup,
@@ -138,7 +150,7 @@ impl Server {
     /// message names which.
     pub fn bind(config: Config) -> io::Result<Self> {
         check(&config)?;
-        let folder = Folder::open(&config.folder).map_err(|error| {
+        let folder = Folder::open(&config.folder, config.follow).map_err(|error| {
             named(
                 &error,
                 &format!("cannot serve `{}`", config.folder.display()),
@@ -147,10 +159,18 @@ impl Server {
         let listener = TcpListener::bind(config.address)
             .map_err(|error| named(&error, &format!("cannot listen on {}", config.address)))?;
         let address = listener.local_addr()?;
+        let log = config.access_log.as_ref().map(Log::open).transpose()?;
+        let limits = Limits {
+            head_bytes: config.header_bytes_max,
+            headers: config.headers_max,
+            ..Limits::default()
+        };
         let service = Service {
             config,
             folder,
-            date: Date::default(),
+            limits,
+            log,
+            date: Date::new(rt::wall_clock),
             roster: Shared::default(),
             live: WaitGroup::new(),
             turned_away: Cell::new(0),
@@ -206,7 +226,12 @@ impl Server {
         drop(listener);
         service.roster.drain();
         let cut = service.finish();
-        accepted.map(|()| service.summary(cut))
+        let grace = service.config.grace;
+        let log_dropped = service.log.as_ref().map_or(0, |log| log.finish(grace));
+        accepted.map(|()| Summary {
+            log_dropped,
+            ..service.summary(cut)
+        })
     }
 
     fn accept_all(&self) -> io::Result<()> {
@@ -216,7 +241,7 @@ impl Server {
                 return Ok(());
             }
             match accepted {
-                Ok((stream, _peer)) => self.admit(stream),
+                Ok((stream, peer)) => self.admit(stream, peer.ip()),
                 // INVARIANT: I2.
                 Err(error) if rt::is_cancelled(&error) => return Err(error),
                 Err(error) => match Trouble::of(&error) {
@@ -231,7 +256,7 @@ impl Server {
         }
     }
 
-    fn admit(&self, stream: TcpStream) {
+    fn admit(&self, stream: TcpStream, peer: IpAddr) {
         // Answers leave in whole buffers; waiting for more would only delay them.
         if stream.set_nodelay(true).is_err() {
             return;
@@ -242,7 +267,7 @@ impl Server {
             Ok(seat) => {
                 service.connections.update(|count| count + 1);
                 rt::go_local(move || {
-                    serve_one(&service, seat);
+                    serve_one(&service, seat, peer);
                     drop(member);
                 });
             }
@@ -252,7 +277,7 @@ impl Server {
                 }
                 service.turned_away.update(|count| count + 1);
                 rt::go_local(move || {
-                    connection::turn_away(&service, &stream);
+                    connection::turn_away(&service, &stream, peer);
                     service.turned_away.update(|count| count - 1);
                     drop(member);
                 });
@@ -262,8 +287,9 @@ impl Server {
 }
 
 /// Serves one client; a panic ends this connection and no other.
-fn serve_one(service: &Service, seat: Seat) {
-    let served = catch_unwind(AssertUnwindSafe(|| Connection::new(service, &seat).serve()));
+fn serve_one(service: &Service, seat: Seat, peer: IpAddr) {
+    let serve = || Connection::new(service, &seat, peer).serve();
+    let served = catch_unwind(AssertUnwindSafe(serve));
     if served.is_err() {
         service.panics.update(|count| count + 1);
     }
@@ -292,6 +318,7 @@ impl Service {
             answers: self.answers.get(),
             cut,
             panics: self.panics.get(),
+            log_dropped: 0,
         }
     }
 }

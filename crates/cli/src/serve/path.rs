@@ -30,7 +30,7 @@ pub(crate) fn encoded(name: &[u8]) -> PercentEncode<'_> {
 pub(super) struct BadTarget;
 
 /// A relative, descending file name.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Name {
     /// Segments joined by `/`; empty for the folder itself.
     pub(super) bytes: Vec<u8>,
@@ -39,37 +39,39 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Reads the path of an origin-form or absolute-form target; a query is ignored.
-    pub(super) fn parse(target: &[u8]) -> Result<Self, BadTarget> {
+    /// Becomes the path of an origin-form or absolute-form target; a query is ignored. After an error it is no name.
+    pub(super) fn set(&mut self, target: &[u8]) -> Result<(), BadTarget> {
         let path = path_of(target)?;
-        let mut bytes = Vec::with_capacity(path.len());
-        let mut segment = Vec::new();
+        self.bytes.clear();
         for raw in path.split(|&byte| byte == b'/') {
-            decode(raw, &mut segment)?;
-            check(&segment)?;
-            if segment.is_empty() {
-                continue;
+            let before = self.bytes.len();
+            if before > 0 {
+                self.bytes.push(b'/');
             }
-            if !bytes.is_empty() {
-                bytes.push(b'/');
+            let start = self.bytes.len();
+            decode(raw, &mut self.bytes)?;
+            check(&self.bytes[start..])?;
+            if self.bytes.len() == start {
+                self.bytes.truncate(before);
             }
-            bytes.extend_from_slice(&segment);
         }
-        let folder = bytes.is_empty() || path.ends_with(b"/");
-        Ok(Self { bytes, folder })
+        self.folder = self.bytes.is_empty() || path.ends_with(b"/");
+        Ok(())
     }
 
-    /// The name of `file` in the folder of this name.
-    pub(super) fn join(&self, file: &str) -> Self {
-        let mut bytes = self.bytes.clone();
-        if !bytes.is_empty() {
-            bytes.push(b'/');
+    /// Becomes the name of `file` in the folder of this name; returns what [`pop`](Self::pop) wants.
+    pub(super) fn push(&mut self, file: impl AsRef<[u8]>) -> usize {
+        let before = self.bytes.len();
+        if before > 0 {
+            self.bytes.push(b'/');
         }
-        bytes.extend_from_slice(file.as_bytes());
-        Self {
-            bytes,
-            folder: false,
-        }
+        self.bytes.extend_from_slice(file.as_ref());
+        before
+    }
+
+    /// Becomes what it was before.
+    pub(super) fn pop(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
     }
 
     /// The path of this folder as a target. It starts with exactly one `/`: nobody can make it name
@@ -112,11 +114,10 @@ fn after_authority(target: &[u8]) -> Result<&[u8], BadTarget> {
     Ok(&rest[end..])
 }
 
-fn decode(raw: &[u8], segment: &mut Vec<u8>) -> Result<(), BadTarget> {
-    segment.clear();
+fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
     let mut bytes = raw.iter();
     while let Some(&byte) = bytes.next() {
-        segment.push(match byte {
+        out.push(match byte {
             b'%' => hex(bytes.next())? << 4 | hex(bytes.next())?,
             _ => byte,
         });
@@ -144,6 +145,13 @@ fn check(segment: &[u8]) -> Result<(), BadTarget> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Name {
+        fn parse(target: &[u8]) -> Result<Self, BadTarget> {
+            let mut name = Self::default();
+            name.set(target).map(|()| name)
+        }
+    }
 
     #[test]
     fn accepts() {

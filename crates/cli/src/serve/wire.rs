@@ -1,29 +1,25 @@
 //! Bytes to and from one client, each with its deadline.
 //!
-//! Owns: the buffered input and the buffered output of a connection. Only the connection's coroutine
-//! touches them.
+//! Owns: the two directions of a connection and their buffers. Only the connection's coroutine touches them.
 //!
 //! Invariants:
 //! - I1: every wait on the socket has a deadline that no trickle of bytes moves: input by the
 //!   deadline its caller gives, output by one deadline for each buffer of [`OUTPUT_BYTES_MAX`]. A
 //!   client must therefore take at least that many bytes per write timeout, or is cut off.
-//! - I2: output leaves in the order it was put in; nothing is lost between [`Wire::put`] and the
-//!   next [`Wire::flush`] unless that flush fails.
-//! - I3: the input buffer never grows beyond the limit it was made with.
+//! - I2: output leaves in the order it was put in; nothing is lost between [`Outgoing::put`] and the
+//!   next [`Outgoing::flush`] unless that flush fails.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::range::Slice;
-use crate::rt::{self, Shutdown, TcpStream};
+use sinew_http::{Input, Limits, Slice};
+
+use crate::rt::{self, TcpStream};
 
 /// The most output that is held back, and the unit in which files are read.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
-
-/// The input buffer at the beginning.
-const INPUT_BYTES_MIN: usize = 2 * 1024;
 
 /// How a wait for input ended, if not with input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,51 +30,23 @@ pub(super) enum NoInput {
     Late,
 }
 
-/// The two directions of a connection.
+/// What comes from the client.
 #[derive(Debug)]
-pub(super) struct Wire<'a> {
+pub(super) struct Incoming<'a> {
     stream: &'a TcpStream,
-    input: Vec<u8>,
-    start: usize,
-    end: usize,
-    input_bytes_max: usize,
-    output: Vec<u8>,
-    filled: usize,
-    write_timeout: Duration,
+    pub(super) input: Input,
 }
 
-impl<'a> Wire<'a> {
-    pub(super) fn new(stream: &'a TcpStream, input_max: usize, write_timeout: Duration) -> Self {
+impl<'a> Incoming<'a> {
+    pub(super) fn new(stream: &'a TcpStream, limits: Limits) -> Self {
         Self {
             stream,
-            input: Vec::new(),
-            start: 0,
-            end: 0,
-            input_bytes_max: input_max,
-            output: Vec::new(),
-            filled: 0,
-            write_timeout,
+            input: Input::new(limits),
         }
     }
 
-    /// What has come and was not consumed.
-    pub(super) fn pending(&self) -> &[u8] {
-        &self.input[self.start..self.end]
-    }
-
-    /// Drops the first `count` pending bytes.
-    pub(super) fn consume(&mut self, count: usize) {
-        self.start += count;
-        debug_assert!(self.start <= self.end);
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-    }
-
-    /// Waits for more input; the buffer must not be full.
+    /// Waits for more input; there must be room for it.
     pub(super) fn fill(&mut self, deadline: Instant) -> Result<(), NoInput> {
-        self.make_room();
-        debug_assert!(self.end < self.input.len());
         loop {
             let left = deadline.saturating_duration_since(rt::now());
             if left.is_zero() {
@@ -87,10 +55,10 @@ impl<'a> Wire<'a> {
             self.stream
                 .set_read_timeout(Some(left))
                 .map_err(|_gone| NoInput::End)?;
-            match (&mut &*self.stream).read(&mut self.input[self.end..]) {
+            match (&mut &*self.stream).read(self.input.room()) {
                 Ok(0) => return Err(NoInput::End),
                 Ok(count) => {
-                    self.end += count;
+                    self.input.add(count);
                     return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -100,20 +68,32 @@ impl<'a> Wire<'a> {
             }
         }
     }
+}
 
-    fn make_room(&mut self) {
-        if self.end < self.input.len() {
-            return;
+/// What goes to the client.
+#[derive(Debug)]
+pub(super) struct Outgoing<'a> {
+    stream: &'a TcpStream,
+    output: Vec<u8>,
+    filled: usize,
+    taken: u64,
+    write_timeout: Duration,
+}
+
+impl<'a> Outgoing<'a> {
+    pub(super) fn new(stream: &'a TcpStream, write_timeout: Duration) -> Self {
+        Self {
+            stream,
+            output: Vec::new(),
+            filled: 0,
+            taken: 0,
+            write_timeout,
         }
-        if self.start > 0 {
-            self.input.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        } else {
-            let size = (self.input.len() * 2)
-                .max(INPUT_BYTES_MIN)
-                .min(self.input_bytes_max);
-            self.input.resize(size, 0);
-        }
+    }
+
+    /// How many bytes were put in all.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Puts bytes behind what is already to be sent.
@@ -122,7 +102,7 @@ impl<'a> Wire<'a> {
             let room = self.room(bytes.len())?;
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.output[self.filled..self.filled + now.len()].copy_from_slice(now);
-            self.filled += now.len();
+            self.put_so_many(now.len());
             bytes = later;
         }
         Ok(())
@@ -142,7 +122,7 @@ impl<'a> Wire<'a> {
             match file.read_at(target, at) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
-                    self.filled += count;
+                    self.put_so_many(count);
                     at += count as u64;
                     left -= count as u64;
                 }
@@ -151,6 +131,11 @@ impl<'a> Wire<'a> {
             }
         }
         Ok(())
+    }
+
+    fn put_so_many(&mut self, count: usize) {
+        self.filled += count;
+        self.taken += count as u64;
     }
 
     /// How many bytes fit behind the output, at least one; `wanted` is how many would be good.
@@ -191,15 +176,10 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    /// Ends the sending side and reads off what the client still sends, until `deadline`. Closing a
-    /// socket with unread input resets the connection, which can destroy an answer on its way.
-    pub(super) fn linger(&mut self, deadline: Instant) {
-        if self.flush().is_err() || self.stream.shutdown(Shutdown::Write).is_err() {
-            return;
-        }
-        (self.start, self.end) = (0, 0);
-        while self.fill(deadline).is_ok() {
-            (self.start, self.end) = (0, 0);
+    /// Gives the memory back, if nothing is to be sent.
+    pub(super) fn release(&mut self) {
+        if self.filled == 0 {
+            self.output = Vec::new();
         }
     }
 }

@@ -8,9 +8,10 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sinew_cli::rt::{self, CancelToken};
 use sinew_cli::serve::{Config, Server, Summary};
@@ -182,8 +183,11 @@ impl Client {
             body: Vec::new(),
         };
         assert!(response.head.starts_with("HTTP/1.1 "), "{response:?}");
-        assert!(response.field("date").is_some(), "{response:?}");
-        if !head_only {
+        let dated = response.field("date").is_some();
+        assert_eq!(dated, status >= 200, "{response:?}");
+        let bodiless = matches!(status, 100..200 | 204 | 304);
+        assert!(!bodiless || response.field("content-length").is_none());
+        if !head_only && !bodiless {
             let length = response.field("content-length").expect("a length");
             let length = length.parse().expect("a number");
             while self.input.len() < length {
@@ -203,6 +207,11 @@ impl Client {
     pub fn rest(mut self) -> Vec<u8> {
         while self.more() {}
         self.input
+    }
+
+    /// The same, where the server may have closed already.
+    pub fn end_sending_if_open(&self) {
+        let _closed = self.stream.shutdown(Shutdown::Write);
     }
 
     pub fn end_sending(&self) {
@@ -239,11 +248,22 @@ pub fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
+/// Has a file have changed on 6 November 1994, at 8:49:37.
+pub fn settle(path: &Path) {
+    let file = fs::File::options().write(true).open(path);
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    file.and_then(|file| file.set_modified(then))
+        .expect("a time");
+}
+
 /// A folder `served`, with a secret beside it.
 fn tree() -> TempDir {
     let base = tempfile::tempdir().expect("a folder");
     let served = base.path().join("served");
-    let file = |name: &str, bytes: &[u8]| fs::write(served.join(name), bytes).expect("a file");
+    let file = |name: &str, bytes: &[u8]| {
+        fs::write(served.join(name), bytes).expect("a file");
+        settle(&served.join(name));
+    };
     fs::create_dir_all(served.join("with index")).expect("a folder");
     fs::create_dir_all(served.join("empty")).expect("a folder");
     file("index.html", b"<p>root</p>");

@@ -45,10 +45,10 @@ fn tree() -> tempfile::TempDir {
 
 fn both(base: &tempfile::TempDir) -> [Folder; 2] {
     let path = base.path().join("inside");
-    let kernel = Folder::open(&path).expect("opens");
+    let kernel = Folder::open(&path, false).expect("opens");
     let walked = Folder {
         kernel_resolves: false,
-        ..Folder::open(&path).expect("opens")
+        ..Folder::open(&path, false).expect("opens")
     };
     [kernel, walked]
 }
@@ -70,13 +70,13 @@ fn opens_what_stays_inside() {
         for (name, size) in table {
             let opened = folder.find(name.as_bytes());
             assert!(
-                matches!(opened, Ok(Opened::File(_, len)) if len == size),
+                matches!(opened, Ok(Opened::File(_, facts)) if facts.size == size),
                 "{name}: {opened:?}"
             );
         }
         for name in ["", "sub", "to_deep"] {
             assert!(
-                matches!(folder.find(name.as_bytes()), Ok(Opened::Folder)),
+                matches!(folder.find(name.as_bytes()), Ok(Opened::Folder(_))),
                 "{name}"
             );
         }
@@ -120,10 +120,88 @@ fn opens_nothing_else() {
 }
 
 #[test]
+fn links_lead_anywhere_if_they_may() {
+    let base = tree();
+    let folder = Folder::open(&base.path().join("inside"), true).expect("opens");
+    for name in [
+        "plain",
+        "out",
+        "up/secret",
+        "beside/secret",
+        "absolute_out",
+        "root/etc/passwd",
+    ] {
+        let opened = folder.find(name.as_bytes());
+        assert!(matches!(opened, Ok(Opened::File(..))), "{name}: {opened:?}");
+    }
+    for name in ["", "up", "root"] {
+        let opened = folder.find(name.as_bytes());
+        assert!(
+            matches!(opened, Ok(Opened::Folder(_))),
+            "{name}: {opened:?}"
+        );
+    }
+    for name in ["absent", "loop", "dangling", "fifo", "socket"] {
+        let opened = folder.find(name.as_bytes());
+        assert!(
+            matches!(opened, Err(OpenError::Missing)),
+            "{name}: {opened:?}"
+        );
+    }
+}
+
+#[test]
+fn validators_are_handed_out_once_they_are_certain() {
+    let base = tree();
+    let facts = |name: &str| {
+        let stat = rustix::fs::stat(base.path().join("inside").join(name)).expect("is there");
+        Facts::of(&stat)
+    };
+    let set = |seconds: u64, nanos: u32| {
+        let file = File::options()
+            .write(true)
+            .open(base.path().join("inside/plain"));
+        let time = UNIX_EPOCH + Duration::new(seconds, nanos);
+        file.and_then(|file| file.set_modified(time))
+            .expect("a time");
+        facts("plain")
+    };
+    let plain = set(1_000, 900_000_000);
+    assert_eq!((plain.size, plain.validators.modified), (5, 1_000));
+    let table = [
+        (1_000, 900, false, false),
+        (1_000, 949, false, false),
+        (1_000, 950, true, false),
+        (1_001, 49, true, false),
+        (1_001, 50, true, true),
+        (2_000, 0, true, true),
+        // It was set to a time to come.
+        (999, 0, true, false),
+    ];
+    for (seconds, millis, tag, date) in table {
+        let now = UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_millis(millis);
+        let age = Age {
+            tag_is_certain: tag,
+            date_is_certain: date,
+        };
+        assert_eq!(plain.age(now), age, "{seconds}.{millis}");
+    }
+    // Another nanosecond, another length, another file: another tag.
+    let later = set(1_000, 900_000_001);
+    assert_ne!(plain.validators.tag, later.validators.tag);
+    let path = base.path().join("inside/plain");
+    fs::write(&path, "plainer").expect("writes");
+    assert_ne!(set(1_000, 900_000_000).validators.tag, plain.validators.tag);
+    fs::rename(&path, base.path().join("old")).expect("renames");
+    fs::write(&path, "plain").expect("writes");
+    assert_ne!(set(1_000, 900_000_000).validators.tag, plain.validators.tag);
+}
+
+#[test]
 fn a_missing_folder_and_a_file_are_not_folders() {
     let base = tree();
-    assert!(Folder::open(&base.path().join("absent")).is_err());
-    assert!(Folder::open(&base.path().join("secret")).is_err());
+    assert!(Folder::open(&base.path().join("absent"), false).is_err());
+    assert!(Folder::open(&base.path().join("secret"), false).is_err());
 }
 
 #[test]
@@ -133,7 +211,7 @@ fn the_folder_that_was_opened_stays_the_one_served() {
     fs::rename(base.path().join("inside"), base.path().join("moved")).expect("renames");
     fs::create_dir(base.path().join("inside")).expect("a folder");
     fs::write(base.path().join("inside/plain"), "another file").expect("a file");
-    assert!(matches!(kernel.find(b"plain"), Ok(Opened::File(_, 5))));
+    assert!(matches!(kernel.find(b"plain"), Ok(Opened::File(_, facts)) if facts.size == 5));
 }
 
 #[test]
@@ -166,8 +244,8 @@ fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
         while !swapper.is_finished() {
             for folder in &folders {
                 // "secret" outside has six bytes, the harmless one eight.
-                if let Ok(Opened::File(_, size)) = folder.find(b"flip/secret") {
-                    assert_eq!(size, 8);
+                if let Ok(Opened::File(_, facts)) = folder.find(b"flip/secret") {
+                    assert_eq!(facts.size, 8);
                 }
             }
         }

@@ -1,18 +1,34 @@
 //! Tables of heads, accepted and refused.
 
 use super::*;
-use crate::serve::head::{Found, Search};
+use crate::{Input, Limits};
 
-fn parse(head: &str) -> Result<Request, Status> {
-    match Search::default().advance(head.as_bytes()) {
-        Ok(Found::Whole(extent)) if extent.bytes == head.len() => {
-            Request::parse(head.as_bytes(), extent.headers)
-        }
-        _ => Err(Status::BadRequest),
-    }
+/// What a test looks at, without the borrows.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    body: Body,
+    keep_alive: bool,
+    waits_to_send: bool,
 }
 
-fn with(lines: &str) -> Result<Request, Status> {
+fn parse(head: &str) -> Result<Seen, Status> {
+    let mut input = Input::new(Limits::default());
+    input.room()[..head.len()].copy_from_slice(head.as_bytes());
+    input.add(head.len());
+    let extent = match input.find_head()? {
+        Some(extent) if extent.bytes == head.len() => extent,
+        _ => return Err(Status::BadRequest),
+    };
+    let mut slots = Slots::new();
+    let request = Request::parse(input.head(extent), extent, &mut slots)?;
+    Ok(Seen {
+        body: request.body,
+        keep_alive: request.keep_alive,
+        waits_to_send: request.waits_to_send,
+    })
+}
+
+fn with(lines: &str) -> Result<Seen, Status> {
     parse(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"))
 }
 
@@ -168,17 +184,24 @@ fn connection_options() {
 }
 
 #[test]
-fn expectations_and_ranges() {
-    assert!(
-        with("Expect: 100-Continue\r\n")
-            .expect("known")
-            .waits_to_send
-    );
+fn expectations() {
+    let seen = with("Expect: 100-Continue\r\n").expect("known");
+    assert!(seen.waits_to_send);
     assert_eq!(with("Expect: tea\r\n"), Err(Status::ExpectationFailed));
-    let range = |lines| with(lines).expect("well formed").range;
-    assert_eq!(range("Range: bytes=1-2\r\n"), Some(Range::Between(1, 2)));
-    assert_eq!(range("Range: bytes=1-2\r\nRange: bytes=3-4\r\n"), None);
-    assert_eq!(range("Range: bytes=1-2\r\nIf-Range: \"x\"\r\n"), None);
-    let head = parse("HEAD / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n");
-    assert_eq!(head.expect("well formed").range, None);
+    let old = parse("GET / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n").expect("well formed");
+    assert!(!old.waits_to_send);
+}
+
+#[test]
+fn many_header_lines() {
+    for count in [HEADERS_INLINE - 1, HEADERS_INLINE, 98] {
+        let lines: String = (1..count).map(|n| format!("A{n}: b\r\n")).collect();
+        assert!(with(&lines).is_ok(), "{count}");
+        assert!(
+            with(&format!("{lines}Content-Length: 7\r\n"))
+                .is_ok_and(|seen| seen.body == Body::Length(7))
+        );
+    }
+    let lines = "A: b\r\n".repeat(100);
+    assert_eq!(with(&lines), Err(Status::HeaderFieldsTooLarge));
 }

@@ -10,7 +10,7 @@
 
 /// A range as it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Range {
+pub enum Range {
     /// From an offset to the end.
     From(u64),
     /// From an offset to an offset, both included.
@@ -21,16 +21,17 @@ pub(super) enum Range {
 
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slice {
+pub struct Slice {
     /// Offset of the first byte.
-    pub(super) start: u64,
+    pub start: u64,
     /// How many bytes, at least one.
-    pub(super) length: u64,
+    pub length: u64,
 }
 
 impl Range {
     /// Reads the value of a `Range` header; `None` if it is to be ignored.
-    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Option<Self> {
         let value = value.trim_ascii();
         let (unit, set) = value.split_at_checked(6)?;
         if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -49,7 +50,8 @@ impl Range {
     }
 
     /// The part of a file of `size` bytes; `None` if the range lies outside of it.
-    pub(super) fn within(self, size: u64) -> Option<Slice> {
+    #[must_use]
+    pub fn within(self, size: u64) -> Option<Slice> {
         let (start, end) = match self {
             Self::From(first) => (first, size),
             Self::Between(first, last) => (first, size.min(last.saturating_add(1))),

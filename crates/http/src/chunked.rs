@@ -19,17 +19,17 @@ const TRAILER_BYTES_MAX: usize = 8 * 1024;
 
 /// The input is not a chunked body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// What one piece of input held.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// Bytes of the input that belong to this body, coding included.
-    pub(crate) consumed: usize,
+    pub consumed: usize,
     /// How many of them are the body itself.
-    pub(crate) body: usize,
+    pub body: usize,
     /// Whether the body has ended.
-    pub(crate) done: bool,
+    pub done: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,8 @@ enum State {
     Size,
     /// After the size, in extensions.
     Extension,
+    /// After the size and white space.
+    SizeSpace,
     /// A size line's CR was seen.
     SizeEnd,
     /// In a chunk; `left` bytes are missing.
@@ -62,7 +64,7 @@ enum State {
 
 /// Follows one chunked body.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     state: State,
     /// Bytes left in the chunk, or the size read so far.
     left: u64,
@@ -70,8 +72,16 @@ pub(crate) struct Decoder {
     line: usize,
 }
 
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Decoder {
-    pub(crate) fn new() -> Self {
+    /// At the start of a body.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             state: State::SizeFirst,
             left: 0,
@@ -80,7 +90,10 @@ impl Decoder {
     }
 
     /// Takes as much of `input` as belongs to the body.
-    pub(crate) fn advance(&mut self, input: &[u8]) -> Result<Piece, Malformed> {
+    ///
+    /// # Errors
+    /// The input is not a chunked body; whatever follows must not be read.
+    pub fn advance(&mut self, input: &[u8]) -> Result<Piece, Malformed> {
         let mut at = 0;
         let mut body = 0;
         while at < input.len() && self.state != State::Done {
@@ -111,8 +124,12 @@ impl Decoder {
             (State::SizeFirst | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 self.digit(byte)
             }
-            (State::Size | State::Extension, b'\r') => Ok(State::SizeEnd),
-            (State::Size, b';' | b' ' | b'\t') => Ok(State::Extension),
+            (State::Size | State::SizeSpace | State::Extension, b'\r') => Ok(State::SizeEnd),
+            (State::Size | State::SizeSpace, b' ' | b'\t') => {
+                self.state = State::SizeSpace;
+                self.within(SIZE_LINE_BYTES_MAX)
+            }
+            (State::Size | State::SizeSpace, b';') => Ok(State::Extension),
             (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => self.within(SIZE_LINE_BYTES_MAX),
             (State::SizeEnd, b'\n') => {
                 self.line = 0;
@@ -205,7 +222,7 @@ mod tests {
 
     #[test]
     fn refuses_every_loose_form() {
-        let table: [&[u8]; 13] = [
+        let table: [&[u8]; 15] = [
             b"\r\n",
             b"x\r\n",
             b"-1\r\n",
@@ -219,6 +236,8 @@ mod tests {
             b"0\r\n folded\r\n\r\n",
             b"0\r\na: b\n\r\n",
             b"5;a\0b\r\nhello",
+            b"5 5\r\nhello",
+            b"5;a\r\rhello",
         ];
         for input in table {
             assert_eq!(Decoder::new().advance(input), Err(Malformed), "{input:?}");

@@ -6,9 +6,9 @@
 pub(crate) mod context;
 #[cfg(feature = "corosensei")]
 pub(crate) mod corosensei;
-pub(crate) mod kinds;
 #[cfg(feature = "peers")]
 pub(crate) mod crossbeam;
+pub(crate) mod kinds;
 #[cfg(feature = "peers")]
 pub(crate) mod may;
 #[cfg(feature = "peers")]

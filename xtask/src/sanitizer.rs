@@ -330,10 +330,13 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
     let left_out = [
         NOWHERE,
         NOT_SHADOWED,
-        &[(
-            "coroutine_callbacks",
-            "what C code writes that has no instruments counts as never written",
-        )],
+        &[
+            (
+                "coroutine_callbacks",
+                "what C code writes that has no instruments counts as never written",
+            ),
+            ("coroutine_foreign", "C code, too"),
+        ],
     ]
     .concat();
     say_left_out("MemorySanitizer", &left_out);

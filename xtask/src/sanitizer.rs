@@ -73,10 +73,16 @@ const THREAD_CHOSEN: &[&str] = &[
 ];
 
 /// What ThreadSanitizer and MemorySanitizer leave out besides.
-const NOT_SHADOWED: &[(&str, &str)] = &[(
-    "coroutine_limits",
-    "limits memory, of which the sanitizer's shadow takes terabytes",
-)];
+const NOT_SHADOWED: &[(&str, &str)] = &[
+    (
+        "coroutine_limits",
+        "limits memory, of which the sanitizer's shadow takes terabytes",
+    ),
+    (
+        "switch_marks",
+        "reads its own disassembly, which takes minutes with instruments and shows nothing of them",
+    ),
+];
 
 /// How the names of those tests begin that run under MemorySanitizer. Those that call the C libraries by pointers of their own are
 /// not among them: it takes what code without instruments writes for never written.
@@ -330,10 +336,13 @@ pub(crate) fn memory(rest: &[String]) -> Outcome {
     let left_out = [
         NOWHERE,
         NOT_SHADOWED,
-        &[(
-            "coroutine_callbacks",
-            "what C code writes that has no instruments counts as never written",
-        )],
+        &[
+            (
+                "coroutine_callbacks",
+                "what C code writes that has no instruments counts as never written",
+            ),
+            ("coroutine_foreign", "C code, too"),
+        ],
     ]
     .concat();
     say_left_out("MemorySanitizer", &left_out);

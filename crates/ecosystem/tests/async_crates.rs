@@ -1,5 +1,4 @@
 //! Async crates that know nothing of sinew, in coroutines, over our streams, without their runtimes: hyper with HTTP/2, tokio-postgres, redis.
-#![allow(clippy::print_stderr, reason = "says what was skipped")]
 #![allow(
     clippy::large_stack_frames,
     reason = "pinned connections are large, and the stacks here are"
@@ -15,8 +14,7 @@ mod postgres;
 mod redis_example;
 mod tls_rig;
 
-use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,30 +41,20 @@ fn or_skip(server: io::Result<Server>) -> Option<Server> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let asked_not_to = std::env::var_os("SINEW_NO_SKIPS").is_some();
             assert!(!asked_not_to, "{error}");
-            eprintln!("skipped: {error}");
+            // Not by a macro: the harness keeps what those print of a test that passes.
+            let notice = format!("SKIPPED: {error}\n");
+            io::stderr().write_all(notice.as_bytes()).unwrap();
             None
         }
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Whether an example that starts a server ran; it did not if that is not installed.
-fn ran(result: Result<(), Box<dyn Error>>) {
-    if let Err(error) = result {
-        match error.downcast::<io::Error>() {
-            Ok(error) => drop(or_skip(Err(*error))),
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
 // contract: A2, I10
 #[test]
-fn the_examples_run() {
+fn the_example_of_http2_runs() {
     let _watchdog = watchdog();
     http2::main().unwrap();
-    ran(postgres::example(None));
-    ran(redis_example::example(None));
 }
 
 // contract: A2, I10
@@ -111,6 +99,7 @@ fn postgres_answers_many_coroutines_over_one_connection() {
         return;
     };
     let socket = server.socket().to_owned();
+    postgres::example(Some(socket.clone())).unwrap();
     run(|| {
         let all = spawn(move || {
             let (client, driving) = postgres::connect(&socket).unwrap();
@@ -184,6 +173,7 @@ fn redis_answers_many_coroutines_over_one_connection() {
         return;
     };
     let socket = server.socket().to_owned();
+    redis_example::example(Some(socket.clone())).unwrap();
     run(|| {
         let all = spawn(move || {
             let (mut connection, driving) = redis_example::connect(&socket).unwrap();

@@ -65,11 +65,12 @@ impl<F: FnOnce() + 'static> Typed<F> {
     ///
     /// The alarm is at the head of a record of this type, and armed.
     unsafe fn take(alarm: NonNull<Alarm>) -> F {
-        let this = alarm.cast::<Self>();
+        // SAFETY: inside of the record, at this offset.
+        let callback = unsafe { alarm.byte_add(offset_of!(Self, callback)) }.cast::<F>();
         // SAFETY: the caller's duty.
         unsafe { alarm.as_ref() }.scheduler.set(ptr::null());
         // SAFETY: I3.
-        ManuallyDrop::into_inner(unsafe { ptr::read(&raw const (*this.as_ptr()).callback) })
+        unsafe { callback.read() }
     }
 
     unsafe fn run(alarm: NonNull<Alarm>) {
@@ -110,8 +111,10 @@ impl Alarm {
         let deadline_ns = with_slack(deadline_ns, scheduler.tick_ns.get());
         // SAFETY: I4 of the scheduler: one call, no user code in it.
         let wheel = unsafe { &mut *scheduler.wheel.get() };
-        // SAFETY: a box does not move, and is freed only when the node is unlinked. Its address has the right to the whole record.
-        unsafe { wheel.insert(alarm.byte_add(offset_of!(Self, node)).cast(), deadline_ns) };
+        // SAFETY: inside of the record, at this offset. The address has the right to the whole of it, which `of` relies on.
+        let node = unsafe { alarm.byte_add(offset_of!(Self, node)) }.cast();
+        // SAFETY: a box does not move, and is freed only when the node is unlinked.
+        unsafe { wheel.insert(node, deadline_ns) };
         alarm
     }
 

@@ -625,12 +625,12 @@ impl Scheduler {
         }
     }
 
-    /// Sleeps until a timer, a descriptor, another thread or `until_ns`.
-    fn sleep(&self, until_ns: Option<u64>) {
+    /// Sleeps until a timer, a descriptor, another thread or `until_ns`. Says whether a timer's callback ran.
+    fn sleep(&self, until_ns: Option<u64>) -> bool {
         if self.knocked.get() {
             for _ in 0..SPINS {
                 if !self.door.inbox.is_empty() {
-                    return;
+                    return false;
                 }
                 std::hint::spin_loop();
             }
@@ -655,12 +655,13 @@ impl Scheduler {
         }
         self.knocked.set(!self.door.inbox.is_empty());
         self.drain_inbox();
-        self.fire_timers();
+        let rang = self.fire_timers();
         if let Some(vigil_ns) = vigil_ns {
             self.end_vigil(vigil_ns);
             self.door.break_seal();
         }
         self.count_switches(BUDGET);
+        rang
     }
 
     /// Whether a deadline comes sooner than a sleep in the kernel takes.

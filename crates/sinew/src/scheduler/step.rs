@@ -110,7 +110,9 @@ impl Scheduler {
             if over {
                 break progress;
             }
-            self.sleep(Some(deadline_ns));
+            if self.sleep(Some(deadline_ns)) {
+                break Progress::Made;
+            }
         };
         drop(running);
         self.raise_kept();

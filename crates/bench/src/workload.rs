@@ -208,7 +208,7 @@ fn resume() -> Workload {
         on_all_cpus: false,
         sides: vec![
             own("sinew-context", [of_best_peer(1.0)], context::resume),
-            own("sinew::coroutine", [of_best_peer(1.6)], sinew::resume),
+            own("sinew::coroutine", [of_best_peer(1.55)], sinew::resume),
             #[cfg(feature = "corosensei")]
             peer("corosensei", corosensei::resume),
             yardstick("a plain call", yardstick::call),

@@ -112,7 +112,7 @@ impl Coroutine {
         let top = (base.addr().get() - size_of::<Lent<F>>()) & !(align - 1);
         let lent = base.as_ptr().with_addr(top).cast::<Lent<F>>();
         let control = Control {
-            pair: Pair::EMPTY,
+            pair: Pair::empty(),
             has_ended: Cell::new(false),
             end: UnsafeCell::new(MaybeUninit::uninit()),
         };

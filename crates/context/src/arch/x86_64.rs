@@ -191,10 +191,14 @@ const OUTER: usize = offset_of!(Pair, outer);
 
 impl Pair {
     /// A pair of contexts to which nothing has been saved.
-    pub const EMPTY: Self = Self {
-        inner: UnsafeCell::new(Context::EMPTY),
-        outer: UnsafeCell::new(Context::EMPTY),
-    };
+    #[must_use]
+    #[inline(always)]
+    pub const fn empty() -> Self {
+        Self {
+            inner: UnsafeCell::new(Context::EMPTY),
+            outer: UnsafeCell::new(Context::EMPTY),
+        }
+    }
 
     /// Saves the current flow as the outer one and goes on with the inner one, handing over whatever bits a word holds, some of which
     /// may be uninitialised. Returns when the inner flow calls [`leave`](Self::leave) or [`leave_for_good`](Self::leave_for_good).

@@ -97,7 +97,8 @@ proptest! {
 
 #[expect(
     clippy::large_stack_frames,
-    reason = "proptest's checks, each with its message"
+    clippy::too_many_lines,
+    reason = "proptest's checks, each with its message, for each step"
 )]
 fn has_a_list_of_its_own<K: Sharing>(capacity: usize, steps: &[Step]) -> Result<(), TestCaseError> {
     let alive = Arc::new(AtomicUsize::new(0));

@@ -522,31 +522,35 @@ impl<T, K: Sharing> Channel<T, K> {
         }
     }
 
-    #[cold]
+    /// PERF: in the frame of its only caller, see the runtime's suspension.
+    #[inline(always)]
     fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: &S) -> Result<T, Reason> {
         let slot: Slot<T> = UnsafeCell::new(None);
-        let at = ptr::from_ref(&slot).cast_mut().cast();
-        let record = self.record(Kind::Receive);
         // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
-        let mut reason = unsafe {
+        let reason = unsafe {
             wait_in(
                 &self.state,
                 guard,
                 |state| &mut state.receivers,
-                at,
+                ptr::from_ref(&slot).cast_mut().cast(),
                 party,
-                record,
+                self.record(Kind::Receive),
             )
         };
+        // SAFETY: the waiter goes on: its frame is its own again.
+        if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+            return Ok(value);
+        }
+        if matches!(reason, Reason::Timeout | Reason::Cancelled) {
+            return Err(reason);
+        }
+        self.recv_told(party)
+    }
+
+    /// Receives as one that was told that there is something to see, and waits before all others if that was in vain.
+    #[cold]
+    fn recv_told<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
         loop {
-            // SAFETY: the waiter goes on: its frame is its own again.
-            if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
-                return Ok(value);
-            }
-            if matches!(reason, Reason::Timeout | Reason::Cancelled) {
-                return Err(reason);
-            }
-            // It was told that there is something to see.
             let guard = match self.get() {
                 Got::Value(value) => return Ok(value),
                 Got::Closed => return Err(Reason::Closed),
@@ -555,17 +559,25 @@ impl<T, K: Sharing> Channel<T, K> {
             if let Some(reason) = party.expired() {
                 return Err(reason);
             }
-            // SAFETY: as above.
-            reason = unsafe {
+            let slot: Slot<T> = UnsafeCell::new(None);
+            // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
+            let reason = unsafe {
                 wait_in_front(
                     &self.state,
                     guard,
                     |state| &mut state.receivers,
-                    at,
+                    ptr::from_ref(&slot).cast_mut().cast(),
                     party,
-                    record,
+                    self.record(Kind::Receive),
                 )
             };
+            // SAFETY: the waiter goes on: its frame is its own again.
+            if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+                return Ok(value);
+            }
+            if matches!(reason, Reason::Timeout | Reason::Cancelled) {
+                return Err(reason);
+            }
         }
     }
 

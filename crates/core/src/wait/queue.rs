@@ -130,8 +130,10 @@ impl Queue {
     #[must_use]
     pub fn first_other(&self, waiter: NonNull<Waiter>) -> Option<*mut ()> {
         let node = self.find_other(waiter)?;
-        // SAFETY: I1; the caller holds the lock.
-        Some(unsafe { node.as_ref().slot() })
+        // SAFETY: I1.
+        let node = unsafe { node.as_ref() };
+        // SAFETY: the caller holds the lock.
+        Some(unsafe { node.slot() })
     }
 
     /// As [`claim_front`](Self::claim_front), of those other than `waiter`.

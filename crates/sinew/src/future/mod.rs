@@ -13,8 +13,8 @@
 //! one result is awaited itself: [`JoinHandle`](crate::JoinHandle) and [`SharedFuture`] are `IntoFuture`.
 //!
 //! All of these futures are `Unpin`. They wait in the same queue as coroutines and threads do, in the order of their first polls that
-//! were pending, and that first one allocates their place. One that is dropped leaves the queue; what was handed over to
-//! it by then goes to the next in line. Only one that is forgotten (`mem::forget`) keeps it, as a forgotten box does.
+//! were pending, and that first one allocates their place. One that is dropped leaves the queue; what it was
+//! woken for goes to the next in line. Only one that is forgotten (`mem::forget`) keeps it, as a forgotten box does.
 //!
 //! A coroutine is started from async code through the handle of its scheduler, see
 //! [`SchedulerHandle::post`](crate::SchedulerHandle::post).

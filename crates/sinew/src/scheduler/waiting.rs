@@ -190,6 +190,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Stops the calling thread, whose party is armed.
+    #[inline(never)]
     fn block_thread(&self, deadline_ns: Option<u64>) -> Reason {
         let party = self.thread.get().cast::<ThreadParty>();
         // SAFETY: `party` initialised it for this wait.
@@ -241,7 +242,7 @@ unsafe impl Suspend for Waiting<'_> {
         is_over.then(|| self.blame(Reason::Timeout))
     }
 
-    #[inline]
+    #[inline(always)]
     fn suspend(&self, record: Record) -> Reason {
         self.has_waited.set(true);
         match self.place {

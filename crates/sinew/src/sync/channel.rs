@@ -116,7 +116,8 @@ impl<T> std::error::Error for SendError<T> {}
 /// A value could not be sent without waiting; it comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// The buffer is full, or no receiver waits at a rendezvous.
+    /// The buffer is full, or no receiver waits at a rendezvous. (A future that waits may be dropped: it takes a value when it is
+    /// polled, from a sender that waits.)
     Full(T),
     /// The channel is closed.
     Closed(T),

@@ -4,6 +4,9 @@
 //! [`kinds::Local`](crate::sync::kinds::Local): the same order, deadlines, cancels and errors. Their arms are those of
 //! a [`select`](crate::sync::select) too. These cannot be waited for as futures, which any thread may poll.
 //!
+//! A coroutine's own word, by which it is woken, is an atomic in every wait: here it is claimed by plain loads and stores. A select's
+//! is claimed by compare-and-swap, whatever it waits for.
+//!
 //! Who waits here is woken by a party on its own thread, so it must be a coroutine. On a plain thread what can be had at once is
 //! had; a wait with a deadline ends at that, and one without fails with [`Deadlock`](crate::WaitError::Deadlock) at once.
 //!

@@ -8,6 +8,9 @@
 //! bounded number of times; a [`Semaphore`] and an [`RwLock`] are handed over. An [`RwLock`] lets all its readers in at a time, by turns
 //! with one writer. What was handed over stands: a deadline or a cancel that comes later changes nothing.
 //!
+//! A future that receives from a channel is woken in its turn and takes its value when it is polled. Who comes in between may be
+//! served before it; the future is the first in line again then.
+//!
 //! A [`SpinLock`] never suspends, and the wait of a [`LazyLock`] does not end early.
 
 mod barrier;

@@ -234,7 +234,8 @@ impl Life {
     #[inline]
     pub fn leave(&self) {
         debug_assert!(self.is_joined_here() && self.is_done());
-        self.0.store(self.0.load(Relaxed) | LEFT, Relaxed);
+        // ORDERING: Release: DONE is in this store, too, and who sees it here sees what came before the end.
+        self.0.store(self.0.load(Relaxed) | LEFT, Release);
     }
 
     /// Whether the scheduler's reference was left to the handle, which goes. If it has not been yet, it will not be: transition: clears
@@ -244,7 +245,8 @@ impl Life {
         let now = self.0.load(Relaxed);
         // Without HERE another thread may change the word meanwhile, but nobody sets either bit.
         if now & (HERE | LEFT) == HERE {
-            self.0.store(now & !HERE, Relaxed);
+            // ORDERING: Release, as in `leave`: DONE may be set.
+            self.0.store(now & !HERE, Release);
         }
         now & LEFT != 0
     }

@@ -119,6 +119,7 @@ fn a_file_of_std_comes_in_and_goes_out() {
         let mut file = File::from_std(std::fs::File::open(&path).unwrap()).unwrap();
         let mut two = [0; 2];
         file.read_exact(&mut two).unwrap();
+        assert!(!sinew::io::is_nonblocking(&file).unwrap());
         let mut file = file.into_std().unwrap();
         assert!(!sinew::io::is_nonblocking(&file).unwrap());
         let mut rest = String::new();

@@ -264,6 +264,15 @@ fn fifos_take_no_thread() {
         assert!(sinew::is_cancelled(&error), "{error}");
         let error = writing.next().unwrap().join().unwrap().unwrap_err();
         assert!(sinew::is_cancelled(&error), "{error}");
+        // Neither does one that is copied to.
+        let (source, fifo) = (folder.join("regular"), fifo(20));
+        let target = fifo.clone();
+        let copying = spawn_local(move || fs::copy(source, target));
+        fs::metadata(folder.path()).unwrap();
+        yield_now().unwrap();
+        assert!(!copying.is_finished());
+        assert_eq!(fs::read(fifo).unwrap(), b"99");
+        assert_eq!(copying.join().unwrap().unwrap(), 2);
         // The others come to their ends when the other sides do.
         for path in &paths[1..10] {
             fs::write(path, pattern(200_000)).unwrap();

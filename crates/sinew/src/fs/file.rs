@@ -163,12 +163,7 @@ impl File {
     /// The kernel's.
     pub fn into_std(self) -> io::Result<StdFile> {
         match self.way {
-            Way::Disk(disk) => {
-                // It was opened so.
-                let file = disk.into_file();
-                set_nonblocking(&file, false)?;
-                Ok(file)
-            }
+            Way::Disk(disk) => Ok(disk.into_file()),
             Way::Stream(watched) => {
                 let fd = watched.into_fd();
                 set_nonblocking(&fd, false)?;

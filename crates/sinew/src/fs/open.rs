@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::fs::{File, at, errand};
+use crate::io::set_nonblocking;
 
 /// How long one who waits for a FIFO's reader pauses at first, and at most; and one who waits for a lock.
 pub(super) const PAUSE: (Duration, Duration) =
@@ -136,6 +137,9 @@ impl OpenOptions {
             result => result?,
         };
         let metadata = file.metadata()?;
+        if !direct && self.flags & libc::O_NONBLOCK == 0 {
+            set_nonblocking(&file, false)?;
+        }
         Ok(Opened::Open(file, metadata))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -216,9 +216,18 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
 /// As std's, with both paths.
 pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
     let (from, to) = (from.as_ref(), to.as_ref());
-    let files = between("copying", from, to, |from, to| {
-        Ok(Arc::new(open_both(from, to)?))
+    let mut source = None;
+    let (target, metadata) = wait_for_reader(|| {
+        let (file, target) = between("copying", from, to, open_both)?;
+        source = Some(file);
+        Ok(target)
     })?;
+    let source = source.ok_or(Errno::BADF)?;
+    if !metadata.is_file() {
+        let mut source = File::from_std(source)?;
+        return crate::io::copy(&mut source, &mut File::over(target, &metadata, Some(to)));
+    }
+    let files = Arc::new((source, target));
     let mut total = 0;
     let mut is_plain = false;
     loop {
@@ -238,7 +247,7 @@ pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
     }
 }
 
-fn open_both(from: &Path, to: &Path) -> io::Result<(fs::File, fs::File)> {
+fn open_both(from: &Path, to: &Path) -> io::Result<(fs::File, Opened)> {
     let mut options = OpenOptions::new();
     options.read(true);
     let source = match options.try_open(from, false)? {
@@ -250,10 +259,12 @@ fn open_both(from: &Path, to: &Path) -> io::Result<(fs::File, fs::File)> {
         io::Error::new(io::ErrorKind::InvalidInput, what)
     })?;
     let mode = metadata.permissions().mode();
-    let mut options = fs::OpenOptions::new();
+    let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(mode);
-    let target = options.open(to)?;
-    if target.metadata()?.is_file() {
+    let target = options.try_open(to, false)?;
+    if let Opened::Open(target, of_target) = &target
+        && of_target.is_file()
+    {
         target.set_permissions(metadata.permissions())?;
     }
     Ok((source, target))

@@ -483,7 +483,7 @@ fn pool() -> Workload {
 fn group() -> Workload {
     Workload {
         name: "group",
-        operation: "take a future into a group of eight places, and complete it; the promise is made before",
+        operation: "take a future into a group of eight places, and complete it; the promise is made before and dropped after",
         metrics: CPU,
         full: Load::new(1, 5_000_000),
         quick: Load::new(1, 1_000),

@@ -7,7 +7,7 @@
 //! 1. A thread of a crew that stops without a deadline, in a wait for something that an executor is to do, says so in its place before
 //!    it stops, and takes it back when it goes on, before it leaves the frame of the wait.
 //! 2. Who looks holds the locks of all places at once, so nobody goes on, and sees which of the waiting ones are armed: nobody has given
-//!    them what they wait for. It looks a second time: those that are armed at both looks were so all at one moment between.
+//!    them what they wait for. (What a thread of a crew gave before it stopped is seen: it took its place's lock after that.) It looks a second time: those that are armed at both looks were so all at one moment between.
 //! 3. Among those are searched the crews of which every thread waits for a crew that is among them too. What they wait for
 //!    is a job's end, room or the drain of an executor all of whose threads stood still at that moment; so it comes from outside
 //!    or not at all. Outside can be no one but who cancels.
@@ -87,12 +87,13 @@ impl Crew {
         crew
     }
 
-    /// Runs `f` as the thread with this number; it must not unwind.
+    /// Runs `f` as the thread with this number; it must not unwind. The thread stays one of the executor's to its end: what its thread-locals
+    /// drop cannot wait for it either.
     pub(crate) fn serve(&self, number: usize, identity: *const (), f: impl FnOnce()) {
         let place = self.places.get(number).map_or(ptr::null(), ptr::from_ref);
         current::set_pool(identity, place, self.places.len() == 1);
         f();
-        current::set_pool(ptr::null(), ptr::null(), false);
+        current::set_pool(identity, ptr::null(), false);
     }
 }
 

@@ -224,14 +224,25 @@ pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
     })?;
     let source = source.ok_or(Errno::BADF)?;
     if !metadata.is_file() {
-        let mut source = File::from_std(source)?;
-        return crate::io::copy(&mut source, &mut File::over(target, &metadata, Some(to)));
+        return copy_on(
+            File::from_std(source)?,
+            File::over(target, &metadata, Some(to)),
+        );
     }
-    let files = Arc::new((source, target));
+    copy_all(&Arc::new((source, target)), from, to)
+}
+
+/// Copies to what is no file on a disk.
+fn copy_on(mut source: File, mut target: File) -> io::Result<u64> {
+    crate::io::copy(&mut source, &mut target)
+}
+
+/// Copies step by step between files on a disk.
+fn copy_all(files: &Arc<(fs::File, fs::File)>, from: &Path, to: &Path) -> io::Result<u64> {
     let mut total = 0;
     let mut is_plain = false;
     loop {
-        let both = Arc::clone(&files);
+        let both = Arc::clone(files);
         let step = errand::run(move || copy_step(&both.0, &both.1, is_plain));
         let step = step.map_err(|error| {
             named(error, || {
@@ -248,26 +259,35 @@ pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
 }
 
 fn open_both(from: &Path, to: &Path) -> io::Result<(fs::File, Opened)> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    let source = match options.try_open(from, false)? {
-        Opened::Open(file, metadata) if metadata.is_file() => Some((file, metadata)),
-        _ => None,
-    };
-    let (source, metadata) = source.ok_or_else(|| {
-        let what = "the source is neither a regular file nor a link to one";
-        io::Error::new(io::ErrorKind::InvalidInput, what)
-    })?;
-    let mode = metadata.permissions().mode();
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(mode);
-    let target = options.try_open(to, false)?;
-    if let Opened::Open(target, of_target) = &target
-        && of_target.is_file()
-    {
-        target.set_permissions(metadata.permissions())?;
-    }
+    let (source, permissions) = open_source(from)?;
+    let target = open_target(to, permissions)?;
     Ok((source, target))
+}
+
+fn open_source(path: &Path) -> io::Result<(fs::File, Permissions)> {
+    let opened = OpenOptions::new().read(true).try_open(path, false)?;
+    if let Opened::Open(file, metadata) = opened
+        && metadata.is_file()
+    {
+        return Ok((file, metadata.permissions()));
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the source is neither a regular file nor a link to one",
+    ))
+}
+
+fn open_target(path: &Path, permissions: Permissions) -> io::Result<Opened> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    options.mode(permissions.mode());
+    let target = options.try_open(path, false)?;
+    if let Opened::Open(file, metadata) = &target
+        && metadata.is_file()
+    {
+        file.set_permissions(permissions)?;
+    }
+    Ok(target)
 }
 
 /// One step of a copy; `None` if the kernel cannot do it by itself, without `is_plain`.

@@ -186,14 +186,25 @@ const fn yardstick(name: &'static str, run: fn(Load) -> Result<Sample, String>) 
 /// Every workload, in the order of the report.
 #[must_use]
 pub fn workloads() -> Vec<Workload> {
-    let mut all = vec![resume(), create()];
-    all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
-    all.extend([spawn(), spawn_join(), pingpong(), channel(), mutex()]);
-    all.extend([promise(), pool(), group()]);
+    let mut all = of_coroutines();
+    all.extend(of_waits());
     all.extend(of_one_thread());
     all.extend([timers(), naps(), sleepers()]);
     all.extend([echo_over(64), echo_over(1_024)]);
     all.extend([http_over(64), http_over(1_024)]);
+    all
+}
+
+fn of_coroutines() -> Vec<Workload> {
+    let mut all = vec![resume(), create()];
+    all.extend([yields(2), yields(100), yields(1_000), yields(10_000)]);
+    all.extend([spawn(), spawn_join()]);
+    all
+}
+
+fn of_waits() -> Vec<Workload> {
+    let mut all = vec![pingpong(), channel(), mutex()];
+    all.extend([promise(), pool(), group()]);
     all
 }
 

@@ -160,6 +160,26 @@ impl Alarm {
 const _: () = assert!(offset_of!(Alarm, node) % 16 != OF_BLOCK, "see I1");
 
 impl Scheduler {
+    /// Puts a coroutine's timer into the wheel.
+    #[inline(never)]
+    pub(super) fn start_timer(&self, me: &Block, deadline_ns: u64) {
+        // PERF: the look at the clock may be old: then the wait seems longer, and the slack is still within its bound.
+        let deadline_ns = with_slack(deadline_ns, self.tick_ns.get());
+        // SAFETY: the scheduler's I4: one call, no user code in it.
+        let wheel = unsafe { &mut *self.wheel.get() };
+        // SAFETY: the node is in place until `stop_timer` removes it, or it has fired.
+        unsafe { wheel.insert(NonNull::from(&me.timer), deadline_ns) };
+    }
+
+    /// Takes it out again: it has not fired.
+    #[inline(never)]
+    pub(super) fn stop_timer(&self, me: &Block) {
+        // SAFETY: I4.
+        let wheel = unsafe { &mut *self.wheel.get() };
+        // SAFETY: it is in this wheel.
+        unsafe { wheel.remove(NonNull::from(&me.timer)) };
+    }
+
     /// Ends the waits whose time is up, and runs callbacks, a batch at most: the rest has its turn at the next look. Says whether any ran.
     pub(super) fn fire_timers(&self) -> bool {
         // SAFETY: I4.

@@ -75,7 +75,7 @@ use std::{fmt, io};
 use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
-use sinew_core::timer::{Wheel, with_slack};
+use sinew_core::timer::Wheel;
 use sinew_core::wait::{Claim, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
@@ -378,24 +378,6 @@ impl Scheduler {
             me.leave_lock();
         }
         reason
-    }
-
-    #[inline(never)]
-    fn start_timer(&self, me: &Block, deadline_ns: u64) {
-        // PERF: the look at the clock may be old: then the wait seems longer, and the slack is still within its bound.
-        let deadline_ns = with_slack(deadline_ns, self.tick_ns.get());
-        // SAFETY: I4: one call, no user code in it.
-        let wheel = unsafe { &mut *self.wheel.get() };
-        // SAFETY: the node is in place until `stop_timer` removes it, or it has fired.
-        unsafe { wheel.insert(NonNull::from(&me.timer), deadline_ns) };
-    }
-
-    #[inline(never)]
-    fn stop_timer(&self, me: &Block) {
-        // SAFETY: I4.
-        let wheel = unsafe { &mut *self.wheel.get() };
-        // SAFETY: it is in this wheel.
-        unsafe { wheel.remove(NonNull::from(&me.timer)) };
     }
 
     /// The loop: returns when nothing is alive and nothing is queued, or as `until` says.

@@ -165,7 +165,7 @@ impl Scheduler {
     pub(super) fn start_timer(&self, me: &Block, deadline_ns: u64) {
         // PERF: the look at the clock may be old: then the wait seems longer, and the slack is still within its bound.
         let deadline_ns = with_slack(deadline_ns, self.tick_ns.get());
-        // SAFETY: the scheduler's I4: one call, no user code in it.
+        // SAFETY: I4 of the scheduler: one call, no user code in it.
         let wheel = unsafe { &mut *self.wheel.get() };
         // SAFETY: the node is in place until `stop_timer` removes it, or it has fired.
         unsafe { wheel.insert(NonNull::from(&me.timer), deadline_ns) };
@@ -174,7 +174,7 @@ impl Scheduler {
     /// Takes it out again: it has not fired.
     #[inline(never)]
     pub(super) fn stop_timer(&self, me: &Block) {
-        // SAFETY: I4.
+        // SAFETY: I4 of the scheduler.
         let wheel = unsafe { &mut *self.wheel.get() };
         // SAFETY: it is in this wheel.
         unsafe { wheel.remove(NonNull::from(&me.timer)) };
@@ -182,7 +182,7 @@ impl Scheduler {
 
     /// Ends the waits whose time is up, and runs callbacks, a batch at most: the rest has its turn at the next look. Says whether any ran.
     pub(super) fn fire_timers(&self) -> bool {
-        // SAFETY: I4.
+        // SAFETY: I4 of the scheduler.
         if unsafe { &*self.wheel.get() }.is_empty() {
             return false;
         }
@@ -190,7 +190,7 @@ impl Scheduler {
         self.tick_ns.set(now_ns);
         let mut rung = 0;
         while rung < BATCH {
-            // SAFETY: I4.
+            // SAFETY: I4 of the scheduler.
             let wheel = unsafe { &mut *self.wheel.get() };
             let Some(timer) = wheel.pop_due(now_ns) else {
                 break;

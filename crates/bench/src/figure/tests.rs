@@ -26,6 +26,7 @@ fn workload(sides: Vec<Side>) -> Workload {
         full: load,
         quick: load,
         memory_bytes_min: 0,
+        on_all_cpus: false,
         sides,
     }
 }

@@ -97,6 +97,14 @@ impl From<TaskError> for Error {
     }
 }
 
+impl From<&TaskError> for Error {
+    /// What was lent, cloned: for `?` behind [`SharedFuture::get`].
+    #[track_caller]
+    fn from(error: &TaskError) -> Self {
+        error.clone().into()
+    }
+}
+
 /// How far a promise is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -10,7 +10,7 @@ use harness::{Client, SAFETY, Served};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sinew_cli::load;
 use sinew_cli::rt::{self, CancelToken};
-use sinew_cli::serve::{Config, Server};
+use sinew_cli::serve::{AccessLog, Config, Server};
 
 const CROWD: usize = 1_000;
 
@@ -161,4 +161,55 @@ fn the_load_generator_keeps_a_thousand_connections() {
     assert_eq!(report.succeeded, 5 * CROWD as u64);
     assert_eq!((report.errors.total(), report.reconnects), (0, 0));
     assert_eq!(served.stop().connections, CROWD as u64);
+}
+
+#[test]
+fn requests_that_come_together_leave_others_their_turn() {
+    const TOGETHER: usize = 600;
+    let (folder, mut config) = config();
+    let log = folder.path().join("log");
+    config.access_log = Some(AccessLog::File(log.clone()));
+    rt::run(|| {
+        let server = Server::bind(config).expect("binds");
+        let address = server.local_addr();
+        let shutdown = CancelToken::new();
+        let token = shutdown.clone();
+        let running = rt::spawn_local(move || server.run(&shutdown));
+        let mut greedy = ask(address, "/ten.txt");
+        let mut modest = ask(address, "/ten.txt");
+        // Both are with the kernel before the server runs again: it finds two clients with something to do.
+        let request = b"HEAD /ten.txt?greedy HTTP/1.1\r\nHost: a\r\n\r\n";
+        greedy
+            .write_all(&request.repeat(TOGETHER))
+            .expect("it fits");
+        let request = b"GET /ten.txt?modest HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        modest.write_all(request).expect("it fits");
+        modest.set_read_timeout(Some(SAFETY)).expect("a timeout");
+        let mut answers = Vec::new();
+        modest.read_to_end(&mut answers).expect("an answer");
+        token.cancel("the test is over");
+        running.join().expect("no panic").expect("an orderly end");
+    });
+    // The log has the answers in the order in which they were given.
+    let log = std::fs::read_to_string(log).expect("a log");
+    let before = log.lines().take_while(|line| !line.contains("modest"));
+    let before = before.filter(|line| line.contains("greedy")).count();
+    assert!(before < 100, "{before} answers to another came first");
+}
+
+#[test]
+fn without_a_grace_connections_are_cut_at_once() {
+    let (_folder, mut config) = config();
+    config.grace = Duration::ZERO;
+    let summary = rt::run(|| {
+        let server = Server::bind(config).expect("binds");
+        let address = server.local_addr();
+        let shutdown = CancelToken::new();
+        let token = shutdown.clone();
+        let running = rt::spawn_local(move || server.run(&shutdown));
+        let _stuck = ask(address, "/big.bin");
+        token.cancel("no grace");
+        running.join().expect("no panic").expect("an orderly end")
+    });
+    assert_eq!((summary.connections, summary.cut), (1, 1));
 }

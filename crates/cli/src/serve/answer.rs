@@ -13,6 +13,7 @@ use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
 
+use rustix::io::Errno;
 use sinew_http::{Method, Range, Request, ResponseHead, Slice, Status, Verdict};
 
 use super::Service;
@@ -226,7 +227,10 @@ impl<'a> Answers<'a> {
         let page = match listing::page(&self.service.folder, name, folder) {
             Ok(page) => page,
             Err(error) if crate::rt::is_cancelled(&error) => return Err(error),
-            Err(_unreadable) => return self.refuse(Status::NotFound, frame),
+            Err(error) => {
+                let error = Errno::from_io_error(&error).map_or(OpenError::Failed, OpenError::from);
+                return self.refuse(error.status(), frame);
+            }
         };
         let lines = [
             ("Content-Type", "text/html; charset=utf-8"),

@@ -28,6 +28,7 @@
 //! assert_eq!(total, 6);
 //! ```
 //!
+//! `docs/guide/start.md` goes from here to a server that stops in order, and says what the names of Go, tokio and std are called here.
 //! [`coroutine`] has coroutines to be resumed by hand, without a scheduler (the guide is `docs/guide/coroutines.md`); [`inspect`] shows what every live one waits for.
 
 pub mod cancel;
@@ -75,6 +76,11 @@ pub use scheduler::spawn::{Builder, Detached, Priority, SpawnError, go_local, sp
 pub use scheduler::step::Progress;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use time::{sleep, sleep_until};
+
+/// The listings of the guide to the runtime.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/start.md")]
+struct Start;
 
 /// The README's listing compiles.
 #[cfg(doctest)]

@@ -79,6 +79,21 @@ fn a_cycle_ends_the_run_with_a_report_of_all_members() {
     assert_eq!(text.matches("deadlock_proof.rs").count(), 5, "{text}");
 }
 
+#[test]
+fn the_first_coroutine_was_spawned_where_run_was_called() {
+    let line = line!() + 1;
+    let deadlock = deadlock_of(try_run(|| {
+        let mutex = Mutex::new(());
+        let _held = mutex.lock();
+        drop(mutex.lock());
+    }));
+    let text = deadlock.to_string();
+    assert!(
+        text.contains(&format!("deadlock_proof.rs:{line}:")),
+        "{text}"
+    );
+}
+
 // contract: S25
 #[test]
 fn run_panics_with_the_report() {

@@ -46,6 +46,7 @@ fn literals_take_no_thread_and_names_do() {
         for wrong in ["127.0.0.1", "localhost:http", "localhost:65536", ""] {
             let error = lookup_host(wrong).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}");
+            assert!(error.to_string().contains(&format!("`{wrong}`")), "{error}");
         }
         assert_eq!(resolver_threads(), 0);
         let lookup = spawn_local(|| all("localhost:80"));

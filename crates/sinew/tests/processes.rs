@@ -78,6 +78,10 @@ fn a_child_is_started_and_waited_for() {
         assert!(endless().wait().unwrap().success());
         let error = Command::new("/nowhere/to/be/found").spawn().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(
+            error.to_string().contains("/nowhere/to/be/found"),
+            "{error}"
+        );
         assert_eq!(children(), [""; 0]);
     });
 }

@@ -145,6 +145,7 @@ fn what_is_impossible_is_refused() {
     for number in IMPOSSIBLE {
         let error = signal::event(number).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{number}");
+        assert!(error.to_string().contains(&number.to_string()), "{error}");
         let error = signal::bind(number, &EVENTS, id).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{number}");
         assert_eq!(signal::bound(number), None);

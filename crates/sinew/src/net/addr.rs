@@ -91,8 +91,8 @@ fn in_time<T>(result: Result<io::Result<T>, Elapsed>) -> io::Result<T> {
     result.unwrap_or_else(|_| Err(WaitError::Timeout.into()))
 }
 
-fn invalid(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
+fn invalid(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what.into())
 }
 
 impl ToSocketAddrs for SocketAddr {
@@ -179,9 +179,11 @@ impl ToSocketAddrs for str {
             return Ok(vec![address].into_iter());
         }
         let parts = self.rsplit_once(':');
-        let (host, port) = parts.ok_or_else(|| invalid("no port: write host:port"))?;
+        let (host, port) =
+            parts.ok_or_else(|| invalid(format!("`{self}` has no port: write host:port")))?;
         let port = port.parse();
-        let port = port.map_err(|_| invalid("the port is not a number up to 65535"))?;
+        let port =
+            port.map_err(|_| invalid(format!("`{self}`: the port is not a number up to 65535")))?;
         (host, port).to_socket_addrs()
     }
 }

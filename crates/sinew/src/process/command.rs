@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
+use crate::io::named;
 use crate::process::child::Child;
 use crate::process::{ExitStatus, Output, Stdio};
 
@@ -138,7 +139,11 @@ impl Command {
     ///
     /// `NotFound` if there is no such program; the kernel's.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::adopt(self.command.spawn()?, self.kill_on_drop)
+        let child = self.command.spawn().map_err(|error| {
+            let program = Path::new(self.command.get_program()).display();
+            named(error, || format!("starting {program}"))
+        })?;
+        Child::adopt(child, self.kill_on_drop)
     }
 
     /// Starts the process and waits for its end.

@@ -3,7 +3,7 @@
 //! Owns: what becomes of that coroutine's value. Thread: the scheduler's.
 #![expect(unsafe_code, reason = "spawns a coroutine that borrows")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::{fmt, io};
 
 use crate::inspect::Deadlock;
@@ -124,7 +124,8 @@ pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
 /// With the panic of `f`, or with the first panic that nobody joined.
 #[track_caller]
 pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
-    Scheduler::builder().try_anchor(|scheduler| scheduler.run_first(f))?
+    let place = Location::caller();
+    Scheduler::builder().try_anchor(|scheduler| scheduler.run_first(f, place))?
 }
 
 /// As [`run`], for a closure whose value is the exit code of a program: if [`crate::exit_all`] is called its code is
@@ -147,8 +148,9 @@ pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
 /// ```
 #[track_caller]
 pub fn run_code<F: FnOnce() -> i32>(f: F) -> i32 {
+    let place = Location::caller();
     let ended = Scheduler::builder().try_anchor(|scheduler| {
-        let ended = scheduler.run_first(f);
+        let ended = scheduler.run_first(f, place);
         scheduler.exit_code().map_or(ended, Ok)
     });
     match ended.flatten() {
@@ -159,7 +161,13 @@ pub fn run_code<F: FnOnce() -> i32>(f: F) -> i32 {
 
 impl Scheduler {
     /// Runs `f` as the first coroutine, until everything has ended; closes the queue of posts with nothing in it.
-    fn run_first<F: FnOnce() -> T, T>(&self, f: F) -> Result<T, RunError> {
+    ///
+    /// `place` is where its caller was called: the coroutine is said to have been spawned there.
+    fn run_first<F: FnOnce() -> T, T>(
+        &self,
+        f: F,
+        place: &'static Location<'static>,
+    ) -> Result<T, RunError> {
         // The value goes by here, not by the join: one that confirmed a cancel returns it all the same.
         let mut ended = None;
         let first = || {
@@ -175,7 +183,7 @@ impl Scheduler {
         self.vigil.keep();
         // SAFETY: the loop below ends only when this coroutine, like all others, has ended, so what `f` borrows and what
         // it returns outlive it.
-        let handle = unsafe { spawn::spawn_main(self, first) };
+        let handle = unsafe { spawn::spawn_main(self, first, place) };
         loop {
             let _closed = self.run_loop(Until::EMPTY);
             if self.shared.posts.close_if_empty() {

@@ -579,19 +579,19 @@ pub(crate) fn new_ids() -> std::ops::Range<u64> {
     start..start + IDS
 }
 
-/// Spawns the first coroutine of a `run`.
+/// Spawns the first coroutine of a `run` that is called at `place`.
 ///
 /// # Safety
 ///
 /// As for [`Scheduler::spawn_block`].
-#[track_caller]
 pub(super) unsafe fn spawn_main<F: FnOnce() -> T, T>(
     scheduler: &Scheduler,
     body: F,
+    place: &'static Location<'static>,
 ) -> JoinHandle<T> {
     let life = life::HANDLE | life::SOLE;
     // SAFETY: passed on to the caller.
-    let block = unsafe { scheduler.spawn_block(body, life, Location::caller(), |_| {}) };
+    let block = unsafe { scheduler.spawn_block(body, life, place, |_| {}) };
     // SAFETY: the block was made for `T`, with a count for the handle.
     unsafe { JoinHandle::new(block) }
 }

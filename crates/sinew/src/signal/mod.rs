@@ -11,7 +11,8 @@
 //! [`dump_on_signal`](crate::inspect::dump_on_signal) may share a signal.
 //!
 //! Signals of a fault (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGTRAP`, `SIGABRT`, `SIGSYS`) and those that cannot be
-//! handled (`SIGKILL`, `SIGSTOP`) are refused. Numbers are those of [`libc`](https://docs.rs/libc).
+//! handled (`SIGKILL`, `SIGSTOP`) are refused. The usual ones are here by name ([`SIGINT`], [`SIGTERM`]); the numbers are those of
+//! [`libc`](https://docs.rs/libc).
 
 pub(crate) mod relay;
 
@@ -23,6 +24,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{Event, EventId, EventTable};
 use relay::Subscription;
+
+/// The signals that programs usually wait for, by their names.
+pub use libc::{
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1,
+    SIGUSR2, SIGWINCH,
+};
 
 /// An auto-reset [`Event`] that a signal sets; made by [`event`].
 ///
@@ -76,7 +83,7 @@ impl fmt::Debug for SignalEvent {
 /// # Examples
 ///
 /// ```
-/// let hangup = sinew::signal::event(libc::SIGHUP)?;
+/// let hangup = sinew::signal::event(sinew::signal::SIGHUP)?;
 /// assert!(!hangup.try_wait());
 /// // SAFETY: no preconditions.
 /// unsafe { libc::kill(libc::getpid(), libc::SIGHUP) };

@@ -15,6 +15,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::io::named;
 use crate::scheduler::unhandled;
 use crate::sys::signal::{self, Taken};
 
@@ -73,12 +74,23 @@ pub(crate) fn subscribe(
     match lines.by_signal.entry(signal) {
         Entry::Occupied(mut line) => line.get_mut().ears.push(ear),
         Entry::Vacant(place) => {
-            let taken = signal::take(signal)?;
+            let taken = signal::take(signal).map_err(|error| about(signal, error))?;
             let ears = vec![ear];
             place.insert(Line { taken, ears });
         }
     }
     Ok(Subscription { signal, number })
+}
+
+/// Says which signal it was.
+fn about(signal: i32, error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{signal} is not a signal that can be waited for"),
+        ),
+        _ => named(error, || format!("taking signal {signal}")),
+    }
 }
 
 impl Drop for Subscription {

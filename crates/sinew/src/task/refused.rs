@@ -94,7 +94,7 @@ impl<F> fmt::Debug for SubmitError<F> {
 impl<F> fmt::Display for SubmitError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            SubmitErrorKind::Again => "the queue is full: try again later",
+            SubmitErrorKind::Again => "the queue is full, or as many of the group are active as may be: try again later",
             SubmitErrorKind::Timeout => "the queue was full until the deadline",
             SubmitErrorKind::Cancelled => "the wait for room in the queue was cancelled",
             SubmitErrorKind::Closed => "it is closed and accepts no more tasks",

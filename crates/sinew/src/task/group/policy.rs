@@ -58,6 +58,9 @@ impl TaskGroupBuilder {
     }
 
     /// How many items may be active at a time; 0: any number.
+    ///
+    /// One that would be too many is refused (`is_again` of the error), not waited for: a limit against too much work. To have
+    /// each wait for its turn, let it begin by [`Semaphore::acquire`](crate::sync::Semaphore::acquire).
     pub fn limit(mut self, items: usize) -> Self {
         self.limit = items;
         self

@@ -14,8 +14,11 @@ use std::time::UNIX_EPOCH;
 
 use crate::request::{Method, Request};
 
-/// Three numbers of 16 digits, what stands between them and around them.
-const TAG_BYTES: usize = 3 * 16 + 4;
+/// The most numbers of a tag.
+const NUMBERS_MAX: usize = 4;
+
+/// Numbers of 16 digits, what stands between them and around them.
+const TAG_BYTES: usize = NUMBERS_MAX * 17 + 1;
 
 /// A strong entity tag, kept without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,16 +45,22 @@ impl Write for EntityTag {
 }
 
 impl EntityTag {
-    /// The tag of three numbers.
+    /// The tag of some numbers, of one to four.
     #[must_use]
-    pub fn new(numbers: [u64; 3]) -> Self {
-        let [first, second, third] = numbers;
+    pub fn new<const N: usize>(numbers: [u64; N]) -> Self {
+        const { assert!(1 <= N && N <= NUMBERS_MAX, "one number to four") };
         let mut tag = Self {
             bytes: [0; TAG_BYTES],
             length: 0,
         };
-        let written = write!(tag, "\"{first:x}-{second:x}-{third:x}\"");
-        debug_assert!(written.is_ok(), "three numbers fit");
+        let mut before = '"';
+        for number in numbers {
+            let written = write!(tag, "{before}{number:x}");
+            debug_assert!(written.is_ok(), "they fit");
+            before = '-';
+        }
+        let closed = tag.write_char('"');
+        debug_assert!(closed.is_ok(), "it fits");
         tag
     }
 

@@ -11,8 +11,9 @@
 //!   what counts is where they end.
 //! - I2: only regular files come out, by `fstat` of the opened descriptor. Opening never waits: a
 //!   FIFO without a writer is opened with `O_NONBLOCK` and then refused.
-//! - I3: a validator that was handed out never fits another version of the file. A file may change twice within a tick of the
-//!   kernel's clock, so none is handed out before the tick, or the second, of the last change is over.
+//! - I3: a tag that was handed out never fits another version of the file. The time that nobody can set (`ctime`) is in it: who
+//!   changes a file and puts its date back makes another tag. A file may change twice within a tick of the kernel's clock, so no
+//!   validator is handed out before the tick, or the second, of the last change is over. The date is what it was set to.
 //!
 //! Where links may be followed to wherever they lead, I1 does not hold: who made the link has allowed it.
 //!
@@ -48,8 +49,10 @@ pub(super) struct Facts {
     /// In bytes.
     pub(super) size: u64,
     pub(super) validators: Validators,
-    /// When it changed last, since 1970; `None` before that.
+    /// When it is said to have changed last, since 1970; `None` before that.
     changed: Option<Duration>,
+    /// When it, or what is known of it, changed last.
+    touched: Duration,
 }
 
 /// What can be said for certain of a file of some age.
@@ -70,32 +73,40 @@ impl Facts {
         let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
         let changed = changed.map(|seconds| Duration::new(seconds, nanos));
         let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let touched = Duration::new(
+            u64::try_from(stat.st_ctime).unwrap_or(0),
+            u32::try_from(stat.st_ctime_nsec).unwrap_or(0),
+        );
         // Also before 1970, where nanoseconds count from an earlier second.
         let stamp = (stat.st_mtime as u64).wrapping_mul(1_000_000_000);
         let stamp = stamp.wrapping_add(u64::from(nanos));
+        // Beyond the year 2554 it begins anew.
+        let touch = touched.as_nanos() as u64;
         Self {
             size,
             validators: Validators {
-                tag: EntityTag::new([stat.st_ino, stamp, size]),
+                tag: EntityTag::new([stat.st_ino, stamp, touch, size]),
                 modified: changed.map_or(0, |changed| changed.as_secs()),
             },
             changed,
+            touched,
         }
     }
 
     // INVARIANT: I3.
     pub(super) fn age(&self, now: SystemTime) -> Age {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // A time to come is of a clock that was put back; a change sets the present one.
+        let is_past = |time: Duration| now < time || now - time >= TICK_MAX;
         let Some(changed) = self.changed else {
             return Age {
-                tag_is_certain: true,
+                tag_is_certain: is_past(self.touched),
                 date_is_certain: false,
             };
         };
         let second_over = Duration::from_secs(changed.as_secs() + 1);
         Age {
-            // A time to come was set by someone; a change sets the present one.
-            tag_is_certain: now < changed || now - changed >= TICK_MAX,
+            tag_is_certain: is_past(changed) && is_past(self.touched),
             date_is_certain: now.saturating_sub(TICK_MAX) >= second_over,
         }
     }

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -248,8 +249,23 @@ pub fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Has a file have changed on 6 November 1994, at 8:49:37.
+/// Has a file have changed on 6 November 1994, at 8:49:37, and waits until it has a tag.
 pub fn settle(path: &Path) {
+    date_back(path);
+    age(path);
+}
+
+/// Waits until the kernel's clock is past the last touch of a file.
+pub fn age(path: &Path) {
+    const TICKS: Duration = Duration::from_millis(60);
+    let stat = fs::metadata(path).expect("is there");
+    let touched = Duration::new(stat.ctime() as u64, stat.ctime_nsec() as u32);
+    while SystemTime::UNIX_EPOCH + touched + TICKS > SystemTime::now() {
+        pace();
+    }
+}
+
+fn date_back(path: &Path) {
     let file = fs::File::options().write(true).open(path);
     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
     file.and_then(|file| file.set_modified(then))
@@ -262,7 +278,7 @@ fn tree() -> TempDir {
     let served = base.path().join("served");
     let file = |name: &str, bytes: &[u8]| {
         fs::write(served.join(name), bytes).expect("a file");
-        settle(&served.join(name));
+        date_back(&served.join(name));
     };
     fs::create_dir_all(served.join("with index")).expect("a folder");
     fs::create_dir_all(served.join("empty")).expect("a folder");
@@ -272,6 +288,7 @@ fn tree() -> TempDir {
     file("none.bin", b"");
     file("a b%.css", b"p {}");
     file("big.bin", &pattern(3_000_000));
+    age(&served.join("big.bin"));
     fs::write(base.path().join("secret.txt"), "secret").expect("a file");
     base
 }

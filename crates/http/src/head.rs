@@ -11,6 +11,7 @@
 
 use memchr::memchr;
 
+use crate::request::is_token;
 use crate::status::Status;
 
 /// What was found so far.
@@ -67,6 +68,9 @@ impl Search {
 
     /// Goes on over `bytes`, which begin with the head and only ever grow.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<Found, Status> {
+        if bytes.first().is_some_and(|&first| !may_begin(first)) {
+            return Err(Status::BadRequest);
+        }
         loop {
             let line_feed = memchr(b'\n', &bytes[self.seen..]).map(|step| self.seen + step);
             // INVARIANT: I2. What is too long is so before whatever comes at the line's end.
@@ -114,6 +118,12 @@ impl Search {
     }
 }
 
+/// Whether a head may begin so: with a method, or with an empty line. What cannot is said at once; who speaks TLS here would
+/// send no line end, and wait.
+fn may_begin(byte: u8) -> bool {
+    is_token(byte) || byte == b'\r'
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +153,21 @@ mod tests {
     fn reports_a_leading_blank_line() {
         assert_eq!(search().advance(b"\r\nGET"), Ok(Found::Blank));
         assert_eq!(search().advance(b"\r"), Ok(Found::Open));
+    }
+
+    #[test]
+    fn refuses_at_once_what_is_no_head() {
+        for bytes in [
+            b"\x16".as_slice(),
+            b"\x16\x03\x01",
+            b" GET",
+            b"\0",
+            b"\x80",
+            b"(",
+        ] {
+            let refused = Err(Status::BadRequest);
+            assert_eq!(search().advance(bytes), refused, "{bytes:?}");
+        }
     }
 
     #[test]

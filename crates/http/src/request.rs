@@ -285,7 +285,7 @@ fn length(value: &[u8]) -> Option<u64> {
 }
 
 /// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

@@ -36,7 +36,7 @@ fn judge(lines: &str) -> Verdict {
 #[test]
 fn tags_are_as_long_as_they_are() {
     assert_eq!(EntityTag::new([0, 0, 0]).as_str(), "\"0-0-0\"");
-    let longest = EntityTag::new([u64::MAX; 3]);
+    let longest = EntityTag::new([u64::MAX; NUMBERS_MAX]);
     assert_eq!(longest.as_str().len(), TAG_BYTES);
 }
 

@@ -53,6 +53,10 @@ pub fn read(input: &[u8], limits: &Limits) -> (Vec<Exchange>, Ending) {
 }
 
 fn request(input: &[u8], limits: &Limits) -> Read<(Exchange, usize)> {
+    // Whatever follows: no head begins so.
+    if input[0] != b'\r' && !token(&input[..1]) {
+        return Err(BAD);
+    }
     let lines = head_lines(input, limits)?;
     let head_bytes: usize = lines.iter().map(|line| line.len() + 2).sum::<usize>() + 2;
     if lines.len() - 1 > limits.headers {

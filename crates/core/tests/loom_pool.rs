@@ -32,12 +32,19 @@ fn wait(arm: &dyn Arm, rival: Option<Reason>) -> bool {
     unsafe { wait_any(&[arm], Turn::from_arm(0), &*Party::new(rival), RECORD) }.is_ok()
 }
 
+/// One look, for a model has to end. Others may do anything before it and after.
+fn linger(has_news: &dyn Fn() -> bool) {
+    if !has_news() {
+        thread::yield_now();
+    }
+}
+
 /// Works until the pool is over; returns how many jobs and finalizers it has done.
 fn work(pool: &Pool) -> (u32, u32) {
     let party = Party::new(None);
     let (mut jobs, mut finalizers, mut was_busy) = (0, 0, false);
     loop {
-        match pool.next(&*party, was_busy) {
+        match pool.next(&*party, was_busy, linger) {
             Next::Job(job) => {
                 jobs += number(job);
                 pool.ended(JobEnd::Succeeded);

@@ -10,6 +10,8 @@ mod loom_party;
 use std::collections::VecDeque;
 
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::Ordering::SeqCst;
 use loom::thread;
 use loom_party::{Party, Shared, Value, check, number, shared, value};
 use sinew_core::sync::{Full, JobEnd, Link, Next, RawPool};
@@ -32,12 +34,19 @@ fn wait(arm: &dyn Arm, rival: Option<Reason>) -> bool {
     unsafe { wait_any(&[arm], Turn::from_arm(0), &*Party::new(rival), RECORD) }.is_ok()
 }
 
+/// One look, for a model has to end. Others may do anything before it and after.
+fn linger(has_news: &dyn Fn() -> bool) {
+    if !has_news() {
+        thread::yield_now();
+    }
+}
+
 /// Works until the pool is over; returns how many jobs and finalizers it has done.
 fn work(pool: &Pool) -> (u32, u32) {
     let party = Party::new(None);
     let (mut jobs, mut finalizers, mut was_busy) = (0, 0, false);
     loop {
-        match pool.next(&*party, was_busy) {
+        match pool.next(&*party, was_busy, linger) {
             Next::Job(job) => {
                 jobs += number(job);
                 pool.ended(JobEnd::Succeeded);
@@ -203,5 +212,41 @@ fn a_finalizer_is_run_by_a_worker_or_comes_back() {
         let came_back = u32::from(releaser.join().unwrap());
         assert_eq!(worker.join().unwrap().1 + came_back, 1);
         settled(&pool.0, 0);
+    });
+}
+
+/// Meets one other that meets here: each waits until both have come.
+fn meet(met: &AtomicU32) {
+    met.fetch_add(1, SeqCst);
+    while met.load(SeqCst) < 2 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn two_jobs_that_need_each_other_find_two_workers_though_one_searched_for_both() {
+    check(2, || {
+        let pool = pool(2);
+        let met = Arc::new(AtomicU32::new(0));
+        let worker = || {
+            let (ours, met) = (pool.clone(), met.clone());
+            thread::spawn(move || {
+                let party = Party::new(None);
+                let Next::Job(job) = ours.0.next(&*party, false, linger) else {
+                    panic!("two jobs, and each worker is kept by its own")
+                };
+                meet(&met);
+                ours.0.ended(JobEnd::Succeeded);
+                drop(party);
+                number(job)
+            })
+        };
+        let workers = [worker(), worker()];
+        // Either may search by now, and the other one sleep.
+        assert!(submit(&pool.0, None));
+        assert!(submit(&pool.0, None));
+        let done: u32 = workers.map(|worker| worker.join().unwrap()).iter().sum();
+        assert_eq!(done, 2);
+        assert_eq!(pool.0.figures().succeeded, 2);
     });
 }

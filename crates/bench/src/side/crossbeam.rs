@@ -1,4 +1,5 @@
-//! crossbeam-channel: a bounded channel of jobs before threads, which is what a small pool is often made of.
+//! crossbeam-channel: a bounded channel of jobs before threads, which is what a small pool is often made of. It has no result of a job's own:
+//! they come through one channel without bound, in any order, and its submitter waits for room only.
 
 use std::thread;
 

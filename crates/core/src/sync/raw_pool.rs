@@ -14,9 +14,12 @@
 //! - I1. The queue and the reserved places together are never more than the limit.
 //! - I2. While there is room nobody waits for it: who frees a place hands it to the one who has waited longest, as a
 //!   reservation, by the claim.
-//! - I3. While a job or a finalizer is queued no worker waits that was not claimed for it.
+//! - I3. While a job or a finalizer is queued and a worker waits, another one is on its way to the queue: it searches, or was claimed. Who
+//!   comes to the queue that way, takes something out, and leaves something there, claims the next.
 //! - I4. submitted = queued + running + completed, whenever the lock is free.
 //! - I5. Once closed, no place is reserved any more. Drained is: closed, nothing queued, nothing reserved, nobody busy. It stays so.
+//! - I6. One worker at a time searches: it looks for a moment, without the lock, whether there is news, and then takes the lock and looks at
+//!   the queue before it waits. So who brings news wakes nobody meanwhile.
 #![expect(unsafe_code, reason = "waits through the queue")]
 
 use alloc::boxed::Box;
@@ -25,13 +28,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
 use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::lock::Lock;
+use crate::facade::AtomicU8;
+use crate::lock::{Guard, Lock};
 use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, WakeList, wait_in};
 
 /// A bounded queue of jobs of type `J` and an unbounded one of finalizers of type `Z`, with their workers.
 pub struct RawPool<J, Z> {
     state: Lock<State<J, Z>>,
+    /// For the worker that searches: there is news. A hint, set under the lock.
+    has_news: AtomicU8,
 }
 
 /// What is under a pool's lock.
@@ -42,6 +49,8 @@ pub struct State<J, Z> {
     /// Who has something to publish.
     busy: usize,
     is_leaving: bool,
+    /// Whether a worker searches.
+    is_searched: bool,
     /// What was passed to the last purge.
     purge_mark: u64,
     figures: Figures,
@@ -206,19 +215,27 @@ impl<J, Z> State<J, Z> {
         }
     }
 
-    fn enqueue(&mut self, job: J, is_unwanted: bool, wakes: &mut WakeList) {
+    fn enqueue(&mut self, job: J, is_unwanted: bool) {
         self.queue.push_back(job);
         if is_unwanted {
             // A purge with the same mark may have been before.
             self.purge_mark = 0;
         }
-        self.call_worker(wakes);
     }
 
-    /// INVARIANT: I3, after something was queued.
+    /// Wakes a worker that waits, if there is one.
     fn call_worker(&mut self, wakes: &mut WakeList) {
         if let Some(claimed) = self.idle.claim_front(Reason::Woken) {
             wakes.push(claimed);
+        }
+    }
+
+    /// INVARIANT: I3, by a worker that came from a search or a wait and has taken something.
+    fn call_next(&mut self, wakes: &mut WakeList) {
+        let is_empty =
+            self.queue.is_empty() && self.finalizers.is_none() && self.new_finalizers.is_none();
+        if !is_empty && !self.is_searched {
+            self.call_worker(wakes);
         }
     }
 
@@ -240,6 +257,24 @@ impl<J, Z> State<J, Z> {
         wakes.append(self.room.claim_all(Reason::Closed));
         self.tell_if_drained(wakes);
         is_first
+    }
+
+    /// Something to do, if there is any. `has_come`: for a worker from a search or a wait.
+    fn take(&mut self, has_come: bool, wakes: &mut WakeList) -> Option<Next<J, Z>> {
+        let next = if let Some(link) = self.pop_finalizer() {
+            Next::Finalizer(link)
+        } else if let Some(job) = self.queue.pop_front() {
+            self.busy += 1;
+            self.figures.running += 1;
+            self.hand_over_room(wakes);
+            Next::Job(job)
+        } else {
+            return (self.is_leaving && self.reserved == 0).then_some(Next::Leave);
+        };
+        if has_come {
+            self.call_next(wakes);
+        }
+        Some(next)
     }
 
     /// The oldest finalizer.
@@ -269,6 +304,7 @@ impl<J, Z> RawPool<J, Z> {
                 reserved: 0,
                 busy: 0,
                 is_leaving: false,
+                is_searched: false,
                 purge_mark: 0,
                 figures: Figures::default(),
                 idle: Queue::new(),
@@ -277,6 +313,7 @@ impl<J, Z> RawPool<J, Z> {
                 finalizers: None,
                 new_finalizers: None,
             }),
+            has_news: AtomicU8::new(0),
         }
     }
 
@@ -296,7 +333,8 @@ impl<J, Z> RawPool<J, Z> {
             return Err((Full::Full, job));
         }
         let (job, is_unwanted) = wrap(job);
-        state.enqueue(job, is_unwanted, &mut wakes);
+        state.enqueue(job, is_unwanted);
+        self.bring(&mut state, &mut wakes);
         state.figures.submitted += 1;
         drop(state);
         wakes.wake_all();
@@ -353,10 +391,20 @@ impl<J, Z> RawPool<J, Z> {
             return Err(job);
         }
         let is_unwanted = is_unwanted(&job);
-        state.enqueue(job, is_unwanted, &mut wakes);
+        state.enqueue(job, is_unwanted);
+        self.bring(&mut state, &mut wakes);
         drop(state);
         wakes.wake_all();
         Ok(())
+    }
+
+    /// INVARIANT: I3, after something was queued.
+    fn bring(&self, state: &mut State<J, Z>, wakes: &mut WakeList) {
+        if state.is_searched {
+            self.has_news.store(1, Relaxed);
+        } else {
+            state.call_worker(wakes);
+        }
     }
 
     /// Gives a reserved place back.
@@ -378,57 +426,71 @@ impl<J, Z> RawPool<J, Z> {
     }
 
     /// What the calling worker is to do; waits while there is nothing. `was_busy`: it has published what it did last.
-    pub fn next<S: Suspend>(&self, party: &S, was_busy: bool) -> Next<J, Z> {
+    ///
+    /// Before it waits, `linger` may look for a moment whether what it is given says that there is news (I6).
+    pub fn next<S: Suspend>(
+        &self,
+        party: &S,
+        was_busy: bool,
+        linger: impl Fn(&dyn Fn() -> bool),
+    ) -> Next<J, Z> {
         let mut wakes = WakeList::new();
         let mut state = self.state.lock();
         if was_busy {
             state.busy -= 1;
             state.tell_if_drained(&mut wakes);
         }
+        let mut has_searched = false;
+        // Whether it comes from a search or a wait.
+        let mut has_come = false;
         loop {
-            if let Some(link) = state.pop_finalizer() {
+            if let Some(next) = state.take(has_come, &mut wakes) {
                 drop(state);
                 wakes.wake_all();
-                return Next::Finalizer(link);
-            }
-            if let Some(job) = state.queue.pop_front() {
-                state.busy += 1;
-                state.figures.running += 1;
-                state.hand_over_room(&mut wakes);
-                drop(state);
-                wakes.wake_all();
-                return Next::Job(job);
-            }
-            if state.is_leaving && state.reserved == 0 {
-                drop(state);
-                wakes.wake_all();
-                return Next::Leave;
+                return next;
             }
             if !wakes.is_empty() {
-                // Nobody is kept waiting while this worker sleeps.
+                // Nobody is kept waiting while this worker lingers or sleeps.
                 drop(state);
                 mem::take(&mut wakes).wake_all();
                 state = self.state.lock();
                 continue;
             }
-            let record = Record {
-                kind: Kind::Nothing,
-                object: ptr::from_ref(self).addr(),
-                owner: 0,
-            };
-            // SAFETY: the same queue, and nothing is handed over through the slot. However it ends, the worker looks again.
-            let _reason = unsafe {
-                wait_in(
-                    &self.state,
-                    state,
-                    |state| &mut state.idle,
-                    ptr::null_mut(),
-                    party,
-                    record,
-                )
-            };
+            has_come = true;
+            if !has_searched && !state.is_searched {
+                has_searched = true;
+                state.is_searched = true;
+                self.has_news.store(0, Relaxed);
+                drop(state);
+                linger(&|| self.has_news.load(Relaxed) != 0);
+                state = self.state.lock();
+                state.is_searched = false;
+                continue;
+            }
+            self.sleep(state, party);
+            has_searched = false;
             state = self.state.lock();
         }
+    }
+
+    /// Waits until somebody calls a worker.
+    fn sleep<S: Suspend>(&self, state: Guard<'_, State<J, Z>>, party: &S) {
+        let record = Record {
+            kind: Kind::Nothing,
+            object: ptr::from_ref(self).addr(),
+            owner: 0,
+        };
+        // SAFETY: the same queue, and nothing is handed over through the slot. However it ends, the worker looks again.
+        let _reason = unsafe {
+            wait_in(
+                &self.state,
+                state,
+                |state| &mut state.idle,
+                ptr::null_mut(),
+                party,
+                record,
+            )
+        };
     }
 
     /// The job that the calling worker took has ended so; to be published now.
@@ -538,7 +600,7 @@ impl<J, Z> RawPool<J, Z> {
         }
         link.next = state.new_finalizers.take();
         state.new_finalizers = Some(link);
-        state.call_worker(&mut wakes);
+        self.bring(&mut state, &mut wakes);
         drop(state);
         wakes.wake_all();
         Ok(())

@@ -16,6 +16,7 @@ use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
 use crate::scheduler::crew::{self, Awaited};
 use crate::scheduler::limit::Limit;
+use crate::scheduler::linger::Habit;
 
 thread_local! {
     static SCHEDULER: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
@@ -40,6 +41,8 @@ thread_local! {
     static IS_SOLE: Cell<bool> = const { Cell::new(false) };
     /// What the thread is about to wait for.
     static AWAITED: Cell<Option<Awaited>> = const { Cell::new(None) };
+    /// Whether what the thread's plain code waits for comes soon.
+    static HABIT: Cell<Habit> = const { Cell::new(Habit::new()) };
     /// What the worker that the thread is has for its tasks.
     static WORKER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// The error context and the arena of the thread's plain code. The only one with a destructor.
@@ -212,6 +215,12 @@ pub(crate) fn awaiting<R>(awaited: Awaited, wait: impl FnOnce() -> R) -> R {
     let result = wait();
     AWAITED.set(None);
     result
+}
+
+/// What the thread remembers of the waits of its plain code.
+pub(super) fn habit<'a>() -> &'a Cell<Habit> {
+    // SAFETY: as in `thread_limits`.
+    HABIT.with(|habit| unsafe { &*ptr::from_ref(habit) })
 }
 
 /// Says what the tasks of the worker find that the thread is; null if it is none any more.

@@ -43,6 +43,7 @@ pub(crate) mod extra;
 pub(crate) mod forced;
 mod foresight;
 pub(crate) mod limit;
+pub(crate) mod linger;
 pub(crate) mod object;
 pub(crate) mod order;
 pub(crate) mod park_cell;

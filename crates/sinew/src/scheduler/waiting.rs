@@ -16,13 +16,14 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use sinew_core::sharing::Sharing;
-use sinew_core::wait::{Claim, Node, Reason, Record, Suspend, Waiter, Ways};
+use sinew_core::wait::{Claim, Kind, Node, Reason, Record, Suspend, Waiter, Ways};
 
 use crate::error::WaitError;
 use crate::scheduler::block::{Block, flag};
 use crate::scheduler::crew;
 use crate::scheduler::current::{self, Place, place};
 use crate::scheduler::limit::{self, Limit};
+use crate::scheduler::linger::linger;
 use crate::sys::clock;
 
 /// A party about to wait, with its deadline.
@@ -189,15 +190,21 @@ impl<'a> Waiting<'a> {
         self.suspend(record)
     }
 
-    /// Stops the calling thread, whose party is armed.
+    /// Stops the calling thread, whose party is armed, for a thing of this kind.
     #[inline(never)]
-    fn block_thread(&self, deadline_ns: Option<u64>) -> Reason {
+    fn block_thread(&self, kind: Kind, deadline_ns: Option<u64>) -> Reason {
         let party = self.thread.get().cast::<ThreadParty>();
         // SAFETY: `party` initialised it for this wait.
         let party = unsafe { &*party };
-        let stopped = crew::stop(&party.waiter, deadline_ns);
-        let reason = party.wait(deadline_ns);
-        drop(stopped);
+        // A worker without work has looked for some already, nobody brings what a sleeper waits for, and a deadline is kept.
+        let may_linger = deadline_ns.is_none() && !matches!(kind, Kind::Nothing | Kind::Sleep);
+        // ORDERING: Acquire, as in `ThreadParty::wait`.
+        let reason = if may_linger && linger(current::habit(), || party.woken.load(Acquire)) {
+            party.waiter.word.finish()
+        } else {
+            let _stopped = crew::stop(&party.waiter, deadline_ns);
+            party.wait(deadline_ns)
+        };
         self.withdraw();
         reason
     }
@@ -250,7 +257,9 @@ unsafe impl Suspend for Waiting<'_> {
                 let reason = scheduler.wait(block, record, self.deadline_ns());
                 self.blame(reason)
             }
-            Place::Thread | Place::Frame => self.blame(self.block_thread(self.deadline_ns())),
+            Place::Thread | Place::Frame => {
+                self.blame(self.block_thread(record.kind, self.deadline_ns()))
+            }
         }
     }
 
@@ -290,7 +299,7 @@ unsafe impl Suspend for Deaf<'_, '_> {
                 block.clear(flag::DEAF);
                 reason
             }
-            Place::Thread | Place::Frame => self.0.block_thread(None),
+            Place::Thread | Place::Frame => self.0.block_thread(record.kind, None),
         }
     }
 

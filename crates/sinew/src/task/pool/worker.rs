@@ -1,10 +1,15 @@
 //! What a thread of a pool does.
 //!
 //! Owns: nothing. Thread: the worker's.
+//!
+//! Before it sleeps it looks a moment longer, see `scheduler::linger`; one worker of a pool at a time.
+
+use std::cell::Cell;
 
 use super::Shared;
 use super::finalizer;
 use crate::scheduler::body::drop_payload;
+use crate::scheduler::linger::{Habit, linger};
 use crate::scheduler::waiting::Waiting;
 use crate::task::job::Order;
 
@@ -18,11 +23,15 @@ pub(super) fn serve(pool: &Shared, number: usize) {
 
 fn work(pool: &Shared) {
     let mut was_busy = false;
+    let habit = Cell::new(Habit::new());
+    let wait_a_moment = |has_news: &dyn Fn() -> bool| {
+        linger(&habit, has_news);
+    };
     loop {
         let Ok(party) = Waiting::new(None) else {
             unreachable!("a plain thread outside of callbacks may wait")
         };
-        match pool.raw.next(&party, was_busy) {
+        match pool.raw.next(&party, was_busy, wait_a_moment) {
             Next::Job(mut job) => {
                 let end = job.decide(Order::Run, pool.host());
                 pool.raw.ended(end);

@@ -14,7 +14,7 @@ use loom::sync::Arc;
 use loom::thread;
 use loom_party::{Bell, Party, Shared, Value, check, number, shared, value};
 use sinew_core::sync::{Chained, Channel, Mode, RawEvent, RawPromise, RecvArm, RecvParty, SendArm};
-use sinew_core::wait::{Arm, Kind, Polled, Reason, Record, Turn, wait_any};
+use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
 
 const RECORD: Record = Record {
     kind: Kind::Select,

@@ -3,7 +3,7 @@
 mod group_rig;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -312,4 +312,25 @@ fn a_wait_with_a_token_ends_by_it_and_touches_nothing() {
         assert_eq!(&*parked.end().unwrap().cause.unwrap().reason, "not needed");
         settled(&group);
     });
+}
+
+/// The group of a race is done before the winner's callbacks are called: who has won is known all the same.
+#[test]
+fn a_winner_whose_callbacks_are_late_has_won() {
+    let pool = TaskPool::builder().threads(1).build().unwrap();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (begin, may_begin) = mpsc::channel::<()>();
+    let first = scope().first_success(|group, race| {
+        let future = group.submit(&pool, move |_| {
+            may_begin.recv().unwrap();
+            Outcome::Success(7)
+        })?;
+        // It comes before the race's, and lasts until the scope is over.
+        future.on_done(move |_| _ = may_go_on.recv());
+        race.enter(&future);
+        begin.send(()).unwrap();
+        Ok(())
+    });
+    assert_eq!(first.unwrap().get().unwrap().unwrap(), &7);
+    drop(go_on);
 }

@@ -10,12 +10,12 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{CancelToken, Registration, shield};
 use crate::error::{Error, ErrorKind, WaitError};
-use crate::future::SharedFuture;
+use crate::future::{PromiseState, SharedFuture};
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 use crate::task::{CancelOn, GroupStats, TaskGroup, TaskGroupBuilder};
@@ -226,11 +226,12 @@ impl<'a> ScopeBuilder<'a> {
         let group = self.group(CancelOn::NEVER)?;
         let race = Race {
             first: Arc::new(OnceLock::new()),
+            entered: Mutex::new(Vec::new()),
             won: group.cancel_token(),
         };
         let (value, waited) = self.run(&group, || body(&group, &race));
-        if let Some(first) = race.first.get() {
-            return Ok(first.clone());
+        if let Some(first) = race.winner() {
+            return Ok(first);
         }
         waited.check(value)?;
         Err(group
@@ -332,6 +333,8 @@ impl Waited {
 /// Who of a scope is in the race for the first success.
 pub struct Race<T> {
     first: Arc<OnceLock<SharedFuture<T>>>,
+    /// All of them: the group may be done before the callback of the winner was called.
+    entered: Mutex<Vec<SharedFuture<T>>>,
     /// Cancels the group.
     won: CancelToken,
 }
@@ -339,6 +342,10 @@ pub struct Race<T> {
 impl<T: Send + Sync + 'static> Race<T> {
     /// Puts a future of the scope's group into the race.
     pub fn enter(&self, future: &SharedFuture<T>) {
+        // Where it is done the callback is called here.
+        if !future.is_done() {
+            self.lock().push(future.clone());
+        }
         let (first, won) = (self.first.clone(), self.won.clone());
         let this = future.clone();
         future.on_done(move |result| {
@@ -346,6 +353,26 @@ impl<T: Send + Sync + 'static> Race<T> {
                 won.cancel("another one was first");
             }
         });
+    }
+
+    /// The first success, when the group is done.
+    fn winner(&self) -> Option<SharedFuture<T>> {
+        if let Some(first) = self.first.get() {
+            return Some(first.clone());
+        }
+        let succeeded = |one: &&SharedFuture<T>| one.state() == PromiseState::Resolved;
+        if let Some(one) = self.lock().iter().find(succeeded) {
+            // Whoever is faster, it is the first now.
+            let _other = self.first.set(one.clone());
+        }
+        self.first.get().cloned()
+    }
+}
+
+impl<T> Race<T> {
+    fn lock(&self) -> MutexGuard<'_, Vec<SharedFuture<T>>> {
+        // No code of the user's runs under it.
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

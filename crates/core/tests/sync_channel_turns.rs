@@ -226,13 +226,15 @@ fn nobody_waits_beside_a_value() {
     let mut chance = Chance::new();
     for round in 0..rounds(2_000) {
         let limit = [0, 1, 3, usize::MAX][usize::try_from(round % 4).unwrap()];
-        Crowd::new(limit, chance.fork()).run();
+        Crowd::new(limit, round % 3 == 0, chance.fork()).run();
     }
 }
 
 struct Crowd {
     channel: Channel<u32>,
     chance: Chance,
+    /// Whether most of what is sent is taken at once, so that futures starve.
+    is_greedy: bool,
     futures: Vec<(Future, u32)>,
     senders: VecDeque<(Polled<u32>, u32)>,
     sent: u32,
@@ -241,7 +243,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(limit: usize, chance: Chance) -> Self {
+    fn new(limit: usize, is_greedy: bool, chance: Chance) -> Self {
         Self {
             channel: if limit == usize::MAX {
                 Channel::unbounded()
@@ -249,6 +251,7 @@ impl Crowd {
                 Channel::bounded(limit)
             },
             chance,
+            is_greedy,
             futures: Vec::new(),
             senders: VecDeque::new(),
             sent: 0,
@@ -258,7 +261,7 @@ impl Crowd {
     }
 
     fn run(mut self) {
-        for _ in 0..200 {
+        for _ in 0..400 {
             self.step();
             self.settle_senders();
             self.check();
@@ -287,7 +290,7 @@ impl Crowd {
     fn step(&mut self) {
         match self.chance.below(12) {
             0 if self.futures.len() < 4 => self.futures.push((Future::new(), 0)),
-            1 => {
+            1 if !self.is_greedy || self.chance.below(8) == 0 => {
                 if let Some(index) = self.pick() {
                     let (mut gone, _) = self.futures.swap_remove(index);
                     self.channel.leave_recv(&mut gone.party);
@@ -310,7 +313,15 @@ impl Crowd {
                     assert_eq!(self.channel.leave_send(&mut party), Some(value));
                 }
             }
-            _ => self.send(),
+            _ => {
+                self.send();
+                while self.is_greedy && self.chance.below(16) > 0 {
+                    let Ok(value) = self.channel.try_recv() else {
+                        return;
+                    };
+                    self.got(value);
+                }
+            }
         }
     }
 

@@ -334,3 +334,39 @@ fn a_winner_whose_callbacks_are_late_has_won() {
     assert_eq!(first.unwrap().get().unwrap().unwrap(), &7);
     drop(go_on);
 }
+
+/// The caller is unwound by force where it waits for its tasks, and where its closure does: they end first.
+// contract: T5
+#[test]
+fn a_forced_unwind_of_the_caller_waits_for_the_tasks() {
+    let pool = Arc::new(TaskPool::builder().threads(1).build().unwrap());
+    for waits_in_the_closure in [false, true] {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let (pool, counts) = (pool.clone(), alive.clone());
+        run(|| {
+            let caller = spawn_local(move || {
+                let task_alive = Alive::new(&counts);
+                _ = scope().collect_all(|group| {
+                    group.submit(&pool, move |context| {
+                        let _alive = task_alive;
+                        _ = context.cancel_token().wait();
+                        // It takes its time: nothing comes.
+                        let (_nobody, never) = mpsc::channel::<()>();
+                        _ = never.recv_timeout(Duration::from_millis(5));
+                    })?;
+                    // Until the order to unwind is there.
+                    sinew::shield(|| sinew::sleep(Duration::from_millis(10))).unwrap();
+                    if waits_in_the_closure {
+                        _ = park();
+                    }
+                    Ok(())
+                });
+            });
+            yield_now().unwrap();
+            assert_eq!(alive.load(SeqCst), 1);
+            sinew::cancel_id_within(caller.id(), "stop", Duration::ZERO).unwrap();
+            assert!(caller.join().is_err());
+            assert_eq!(alive.load(SeqCst), 0, "a task outlived its scope");
+        });
+    }
+}

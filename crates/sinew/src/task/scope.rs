@@ -294,18 +294,19 @@ impl<'a> ScopeBuilder<'a> {
         if !matches!(value, Ok(Ok(_))) {
             group.cancel("the scope's closure failed");
         }
-        let waited = match group.wait() {
-            Ok(()) => Waited::Ended,
-            Err(error) => {
-                group.cancel("the scope's caller was cancelled");
-                // I1.
-                let ended = shield(|| group.wait());
-                debug_assert!(ended.is_ok(), "where a scope begins it may wait");
-                match error {
-                    WaitError::Timeout => Waited::Late,
-                    _ => Waited::Cancelled,
-                }
-            }
+        // A forced unwind may come out of the wait: it goes on when I1 holds.
+        let waited = catch_unwind(AssertUnwindSafe(|| group.wait()));
+        if !matches!(waited, Ok(Ok(()))) {
+            group.cancel("the scope's caller was cancelled");
+            // I1.
+            let ended = shield(|| group.wait());
+            debug_assert!(ended.is_ok(), "where a scope begins it may wait");
+        }
+        let waited = match waited {
+            Ok(Ok(())) => Waited::Ended,
+            Ok(Err(WaitError::Timeout)) => Waited::Late,
+            Ok(Err(_)) => Waited::Cancelled,
+            Err(forced) => resume_unwind(value.err().unwrap_or(forced)),
         };
         let is_late = alarm.is_some_and(|(alarm, _)| alarm.is_cancelled());
         let waited = if is_late { Waited::Late } else { waited };

@@ -24,7 +24,10 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 /// A future that was overtaken until it may not be again: a value is kept for it.
-fn kept_for(sender: &Sender<u32>, receiver: &Receiver<u32>) -> impl Future<Output = Result<u32, WaitError>> + Unpin {
+fn kept_for(
+    sender: &Sender<u32>,
+    receiver: &Receiver<u32>,
+) -> impl Future<Output = Result<u32, WaitError>> + Unpin {
     let mut future = receiver.recv_async();
     assert!(poll(&mut future).is_pending());
     for _ in 0..OFTEN {

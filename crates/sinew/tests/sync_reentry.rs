@@ -179,7 +179,11 @@ macro_rules! reentry {
                 drop(receiver);
                 assert_eq!(tally.get(), 1);
                 let theirs = tally.clone();
-                assert!(inner_sender.send(OnDrop::new(move || theirs.add())).is_err());
+                assert!(
+                    inner_sender
+                        .send(OnDrop::new(move || theirs.add()))
+                        .is_err()
+                );
                 assert_eq!(tally.get(), 2);
             }
         }

@@ -3,8 +3,8 @@
 mod group_rig;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use group_rig::{counted, settled};

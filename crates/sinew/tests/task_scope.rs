@@ -370,3 +370,40 @@ fn a_forced_unwind_of_the_caller_waits_for_the_tasks() {
         });
     }
 }
+
+/// No time at all: nothing that was started is left, and each rule says `Timeout`; a success that is there counts.
+// contract: T5
+#[test]
+fn a_scope_without_time_ends_what_it_started() {
+    run(|| {
+        for _ in 0..20 {
+            let alive = Arc::new(AtomicUsize::new(0));
+            let none = || scope().timeout(Duration::ZERO);
+            let start = |group: &TaskGroup| match group.spawn(slow_to_stop(&alive)) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+            let kinds = [
+                none().all_succeed(start).unwrap_err().kind(),
+                none().collect_all(start).unwrap_err().kind(),
+                none()
+                    .first_success::<()>(|group, _| start(group))
+                    .unwrap_err()
+                    .kind(),
+            ];
+            assert_eq!(kinds, [ErrorKind::Timeout; 3]);
+            assert_eq!(alive.load(SeqCst), 0);
+        }
+        let failed = scope().first_success::<()>(|group, race| {
+            for _ in 0..3 {
+                race.enter(&group.spawn(|_| Err::<(), _>(oops()))?);
+            }
+            Ok(())
+        });
+        assert_eq!(failed.unwrap_err().message(), "oops");
+        let parent = TaskGroup::new();
+        parent.close();
+        let refused = scope().within(&parent).collect_all(|_| Ok(()));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
+    });
+}

@@ -13,15 +13,21 @@ use std::task::{Poll, Waker};
 
 use loom::thread;
 use loom_party::Bell;
-use sinew_core::sync::{Broadcast, Channel, Missing, Mode, RawEvent, RawWatch, TryRecv};
+use sinew_core::sync::{
+    Broadcast, Channel, Missing, Mode, OVERTAKEN_MAX, RawEvent, RawWatch, RecvParty, TryRecv,
+};
 use sinew_core::wait::{Polled, Reason};
 
 fn party<T>() -> Polled<T> {
     Polled::new(Waker::wake)
 }
 
+fn receiver() -> RecvParty {
+    RecvParty::new(Waker::wake)
+}
+
 /// Polls until a value comes, waiting for the waker in between.
-fn receive(channel: &Channel<u32>, party: &mut Polled<()>) -> Result<u32, Reason> {
+fn receive(channel: &Channel<u32>, party: &mut RecvParty) -> Result<u32, Reason> {
     let bell = Bell::new();
     let waker = Waker::from(bell.clone());
     loop {
@@ -51,7 +57,7 @@ fn a_future_gets_the_value_of_another_thread() {
                 }
             })
         };
-        assert_eq!(receive(&channel, &mut party()), Ok(1));
+        assert_eq!(receive(&channel, &mut receiver()), Ok(1));
         sending.join().unwrap();
     });
 }
@@ -64,7 +70,7 @@ fn a_closed_channel_wakes_its_futures() {
             let channel = channel.clone();
             thread::spawn(move || channel.close())
         };
-        assert_eq!(receive(&channel, &mut party()), Err(Reason::Closed));
+        assert_eq!(receive(&channel, &mut receiver()), Err(Reason::Closed));
         assert!(closing.join().unwrap());
     });
 }
@@ -73,7 +79,7 @@ fn a_closed_channel_wakes_its_futures() {
 fn a_value_handed_to_a_future_that_is_dropped_stays_in_the_channel() {
     loom::model(|| {
         let channel = loom::sync::Arc::new(Channel::bounded(1));
-        let mut gone = party();
+        let mut gone = receiver();
         let bell = Bell::new();
         let waker = Waker::from(bell.clone());
         assert!(channel.poll_recv(&mut gone, &waker).is_pending());
@@ -83,7 +89,7 @@ fn a_value_handed_to_a_future_that_is_dropped_stays_in_the_channel() {
         };
         channel.leave_recv(&mut gone);
         drop(gone);
-        assert_eq!(receive(&channel, &mut party()), Ok(1));
+        assert_eq!(receive(&channel, &mut receiver()), Ok(1));
         sending.join().unwrap();
         assert!(channel.try_recv().is_err());
     });
@@ -108,7 +114,7 @@ fn send(channel: &Channel<u32>, value: u32) -> Result<(), Reason> {
 fn a_future_that_is_dropped_tells_the_next() {
     loom::model(|| {
         let channel = loom::sync::Arc::new(Channel::rendezvous());
-        let (mut gone, mut next) = (party(), party());
+        let (mut gone, mut next) = (receiver(), receiver());
         let bell = Bell::new();
         let waker = Waker::from(bell.clone());
         assert!(channel.poll_recv(&mut gone, &waker).is_pending());
@@ -134,7 +140,7 @@ fn a_future_that_is_dropped_tells_the_next() {
 fn a_value_that_no_future_takes_stays_with_its_sender() {
     loom::model(|| {
         let channel = loom::sync::Arc::new(Channel::rendezvous());
-        let mut gone = party();
+        let mut gone = receiver();
         let bell = Bell::new();
         let waker = Waker::from(bell.clone());
         assert!(channel.poll_recv(&mut gone, &waker).is_pending());
@@ -154,7 +160,7 @@ fn a_value_that_no_future_takes_stays_with_its_sender() {
 fn a_value_meant_for_a_future_is_received_after_the_close() {
     loom::model(|| {
         let channel = loom::sync::Arc::new(Channel::bounded(1));
-        let (mut gone, mut next) = (party(), party());
+        let (mut gone, mut next) = (receiver(), receiver());
         let bell = Bell::new();
         let waker = Waker::from(bell.clone());
         assert!(channel.poll_recv(&mut gone, &waker).is_pending());
@@ -190,10 +196,105 @@ fn a_future_that_was_overtaken_waits_on() {
                 }
             })
         };
-        assert!(receive(&channel, &mut party()).is_ok());
+        assert!(receive(&channel, &mut receiver()).is_ok());
         sending.join().unwrap();
         stealing.join().unwrap();
         assert!(channel.is_empty());
+    });
+}
+
+/// A party that was overtaken as often as may be, and waits.
+fn starving(channel: &Channel<u32>) -> RecvParty {
+    let mut party = receiver();
+    let waker = Waker::from(Bell::new());
+    assert!(channel.poll_recv(&mut party, &waker).is_pending());
+    for _ in 0..OVERTAKEN_MAX {
+        channel.try_send(0).unwrap();
+        assert_eq!(channel.try_recv(), Ok(0));
+        assert!(channel.poll_recv(&mut party, &waker).is_pending());
+    }
+    party
+}
+
+/// Who takes without waiting does not get the value of one that was overtaken too often.
+#[test]
+fn a_starving_future_gets_the_next_value() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let mut party = starving(&channel);
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_send(1).unwrap())
+        };
+        let taking = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_recv())
+        };
+        assert_eq!(receive(&channel, &mut party), Ok(1));
+        sending.join().unwrap();
+        assert_eq!(taking.join().unwrap(), Err(TryRecv::Empty));
+        channel.try_send(2).unwrap();
+        assert_eq!(channel.try_recv(), Ok(2), "nothing is reserved any more");
+    });
+}
+
+/// The same where the value is with a sender that waits.
+#[test]
+fn a_starving_future_gets_the_value_of_a_sender() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let mut party = starving(&channel);
+        let sending = [1, 2].map(|value| {
+            let channel = channel.clone();
+            thread::spawn(move || send(&channel, value))
+        });
+        let got = receive(&channel, &mut party).unwrap();
+        assert_eq!(receive(&channel, &mut receiver()), Ok(3 - got));
+        for sending in sending {
+            assert_eq!(sending.join().unwrap(), Ok(()));
+        }
+        assert_eq!(channel.try_recv(), Err(TryRecv::Empty));
+    });
+}
+
+/// What was reserved for one that goes is there for the next.
+#[test]
+fn a_starving_future_that_is_dropped_tells_the_next() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let (mut gone, mut next) = (starving(&channel), receiver());
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        assert!(channel.poll_recv(&mut next, &waker).is_pending());
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || channel.try_send(1).unwrap())
+        };
+        channel.leave_recv(&mut gone);
+        assert_eq!(receive(&channel, &mut next), Ok(1));
+        sending.join().unwrap();
+        channel.try_send(2).unwrap();
+        assert_eq!(channel.try_recv(), Ok(2), "nothing is reserved any more");
+    });
+}
+
+/// It may be told of a value or of the close; nothing is reserved after either.
+#[test]
+fn nothing_is_reserved_in_a_closed_channel() {
+    loom::model(|| {
+        let channel = loom::sync::Arc::new(Channel::bounded(1));
+        let mut gone = starving(&channel);
+        let sending = {
+            let channel = channel.clone();
+            thread::spawn(move || {
+                channel.try_send(1).unwrap();
+                channel.close();
+                channel.try_recv()
+            })
+        };
+        channel.leave_recv(&mut gone);
+        assert_eq!(sending.join().unwrap(), Ok(1));
+        assert_eq!(channel.try_recv(), Err(TryRecv::Closed));
     });
 }
 

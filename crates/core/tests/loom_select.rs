@@ -13,8 +13,8 @@ use std::task::{Poll, Waker};
 use loom::sync::Arc;
 use loom::thread;
 use loom_party::{Bell, Party, Shared, Value, check, number, shared, value};
-use sinew_core::sync::{Chained, Channel, Mode, RawEvent, RawPromise, RecvArm, SendArm};
-use sinew_core::wait::{Arm, Kind, Polled, Reason, Record, Turn, wait_any};
+use sinew_core::sync::{Chained, Channel, Mode, RawEvent, RawPromise, RecvArm, RecvParty, SendArm};
+use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
 
 const RECORD: Record = Record {
     kind: Kind::Select,
@@ -336,7 +336,7 @@ fn a_select_in_a_loop() {
 
 /// Receives by a future, waiting for its waker between the polls.
 fn receive(channel: &Channel<Value>) -> Result<u32, Reason> {
-    let mut party = Polled::new(Waker::wake);
+    let mut party = RecvParty::new(Waker::wake);
     let bell = Bell::new();
     let waker = Waker::from(bell.clone());
     loop {
@@ -349,7 +349,7 @@ fn receive(channel: &Channel<Value>) -> Result<u32, Reason> {
 
 /// Receives by a future that is polled once.
 fn receive_hastily(channel: &Channel<Value>) -> Option<u32> {
-    let mut party = Polled::new(Waker::wake);
+    let mut party = RecvParty::new(Waker::wake);
     let received = channel.poll_recv(&mut party, &Waker::from(Bell::new()));
     channel.leave_recv(&mut party);
     match received {
@@ -392,7 +392,7 @@ fn a_select_receives_what_a_dropped_future_was_told_of() {
     for capacity in [0, 1] {
         check(2, move || {
             let two = two(capacity);
-            let mut gone = Polled::new(Waker::wake);
+            let mut gone = RecvParty::new(Waker::wake);
             let waker = Waker::from(Bell::new());
             assert!(two.0[0].poll_recv(&mut gone, &waker).is_pending());
             let selecting = {
@@ -419,7 +419,7 @@ fn a_select_receives_what_a_dropped_future_was_told_of() {
 fn a_thread_that_was_told_in_vain_waits_on() {
     check(2, || {
         let two = two(1);
-        let mut gone = Polled::new(Waker::wake);
+        let mut gone = RecvParty::new(Waker::wake);
         let waker = Waker::from(Bell::new());
         assert!(two.0[0].poll_recv(&mut gone, &waker).is_pending());
         let receiving = {

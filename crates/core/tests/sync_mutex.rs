@@ -7,14 +7,16 @@
 
 mod party;
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::thread;
 
+use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
 use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{LOST_MAX, RawMutex};
-use sinew_core::wait::Reason;
+use sinew_core::wait::{Reason, Suspend};
 
 /// Gives the mutex back.
 fn unlock<K: Sharing>(mutex: &RawMutex<K>) {
@@ -279,4 +281,171 @@ fn count(guarded: &Guarded, mut chance: Chance, owner: u64) -> u64 {
         unlock(&guarded.mutex);
     }
     taken
+}
+
+/// Where a party of the model is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waits,
+    /// Woken to try.
+    Tries,
+    /// The mutex was handed to it.
+    Has,
+    Struck(Reason),
+    Ended(Result<(), Reason>),
+}
+
+/// The mutex, by lists.
+#[derive(Default)]
+struct Model {
+    owner: Option<u64>,
+    queue: VecDeque<usize>,
+    stages: Vec<Stage>,
+    lost: Vec<u32>,
+    /// Somebody was woken and has not tried.
+    is_woken: bool,
+    /// The next unlock hands over.
+    must_hand_over: bool,
+    handed: u64,
+}
+
+impl Model {
+    fn try_lock(&mut self, owner: u64) -> bool {
+        let is_free = self.owner.is_none();
+        self.owner.get_or_insert(owner);
+        is_free
+    }
+
+    fn unlock(&mut self) {
+        self.owner = None;
+        if std::mem::take(&mut self.must_hand_over) {
+            if let Some(first) = self.queue.pop_front() {
+                self.owner = Some(id(first));
+                self.stages[first] = Stage::Has;
+                self.handed += 1;
+            }
+        } else if !self.is_woken
+            && let Some(first) = self.queue.pop_front()
+        {
+            self.is_woken = true;
+            self.stages[first] = Stage::Tries;
+        }
+    }
+}
+
+/// What a party of the model is called as an owner.
+fn id(one: usize) -> u64 {
+    u64::try_from(one).unwrap() + 1
+}
+
+struct Both<K: Sharing> {
+    mutex: RawMutex<K>,
+    model: RefCell<Model>,
+    chance: RefCell<Chance>,
+    /// Whether there are many calls between the parties' steps, so that the woken ones lose.
+    is_busy: bool,
+}
+
+impl<K: Sharing> Oracle for Both<K> {
+    fn below(&self, end: u64) -> u64 {
+        let mut chance = self.chance.borrow_mut();
+        if self.is_busy && chance.below(4) > 0 {
+            return end - 1;
+        }
+        chance.below(end)
+    }
+
+    fn begin(&self) -> usize {
+        let model = &mut *self.model.borrow_mut();
+        let one = model.stages.len();
+        model.lost.push(0);
+        let stage = if model.try_lock(id(one)) {
+            Stage::Ended(Ok(()))
+        } else {
+            model.queue.push_back(one);
+            Stage::Waits
+        };
+        model.stages.push(stage);
+        one
+    }
+
+    fn is_over(&self, one: usize) -> bool {
+        self.model.borrow().stages[one] != Stage::Waits
+    }
+
+    fn goes_on(&self, one: usize) {
+        let model = &mut *self.model.borrow_mut();
+        model.stages[one] = match model.stages[one] {
+            Stage::Has => Stage::Ended(Ok(())),
+            Stage::Struck(reason) => Stage::Ended(Err(reason)),
+            Stage::Tries => {
+                model.is_woken = false;
+                if model.try_lock(id(one)) {
+                    Stage::Ended(Ok(()))
+                } else {
+                    model.lost[one] += 1;
+                    model.must_hand_over |= model.lost[one] >= LOST_MAX;
+                    model.queue.push_front(one);
+                    Stage::Waits
+                }
+            }
+            stage => panic!("{stage:?} does not go on"),
+        };
+    }
+
+    fn strike(&self, one: usize, reason: Reason) -> bool {
+        let model = &mut *self.model.borrow_mut();
+        if model.stages[one] != Stage::Waits {
+            return false;
+        }
+        model.queue.retain(|&other| other != one);
+        model.stages[one] = Stage::Struck(reason);
+        true
+    }
+
+    fn wait(&self, one: usize, party: &impl Suspend) {
+        let end = self.mutex.lock(party, id(one));
+        assert_eq!(Stage::Ended(end), self.model.borrow().stages[one]);
+    }
+
+    fn call(&self) {
+        let number = self.below(8);
+        let model = &mut *self.model.borrow_mut();
+        if number > 0 && model.owner.is_some() {
+            unlock(&self.mutex);
+            model.unlock();
+        }
+        if number != 1 {
+            assert_eq!(self.mutex.try_lock(1_000), model.try_lock(1_000));
+        }
+        assert_eq!(self.mutex.is_locked(), model.owner.is_some());
+        assert_eq!(self.mutex.owner(), model.owner.unwrap_or(0));
+    }
+}
+
+/// Random parties that wait within each other's waits: who gets the mutex, who loses it to whom, and to whom it is handed is
+/// what the model says.
+// contract: Y1, Y12
+#[test]
+fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
+    let mut chance = Chance::new();
+    let mut handed = 0;
+    for round in 0..rounds(400) {
+        let both = Both {
+            mutex: RawMutex::<K>::of_kind(),
+            model: RefCell::new(Model::default()),
+            chance: RefCell::new(chance.fork()),
+            is_busy: round % 8 == 7,
+        };
+        for _ in 0..4 {
+            wait_within(&both, 5);
+        }
+        handed += both.model.borrow().handed;
+    }
+    assert!(handed > 0, "nobody starved: the test does not get there");
 }

@@ -3,11 +3,14 @@
 
 mod party;
 
+use std::cell::RefCell;
 use std::thread;
 
+use party::oracle::{Oracle, wait_within};
 use party::{Chance, Limit, ScriptParty, ThreadParty, rounds};
+use sinew_core::sharing::{Local, Shared, Sharing};
 use sinew_core::sync::{CountError, RawWaitGroup};
-use sinew_core::wait::Reason;
+use sinew_core::wait::{Reason, Suspend};
 
 // contract: Y5
 #[test]
@@ -79,5 +82,97 @@ fn all_waiters_see_all_the_work() {
                 });
             }
         });
+    }
+}
+
+/// The group, by a list of ends.
+#[derive(Default)]
+struct Model {
+    count: usize,
+    ended: Vec<Option<Result<(), Reason>>>,
+}
+
+impl Model {
+    fn done(&mut self) -> Result<(), CountError> {
+        self.count = self.count.checked_sub(1).ok_or(CountError::Below)?;
+        if self.count == 0 {
+            for end in &mut self.ended {
+                end.get_or_insert(Ok(()));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Both<K: Sharing> {
+    group: RawWaitGroup<K>,
+    model: RefCell<Model>,
+    chance: RefCell<Chance>,
+}
+
+impl<K: Sharing> Oracle for Both<K> {
+    fn below(&self, end: u64) -> u64 {
+        self.chance.borrow_mut().below(end)
+    }
+
+    fn begin(&self) -> usize {
+        let model = &mut *self.model.borrow_mut();
+        model.ended.push((model.count == 0).then_some(Ok(())));
+        model.ended.len() - 1
+    }
+
+    fn is_over(&self, one: usize) -> bool {
+        self.model.borrow().ended[one].is_some()
+    }
+
+    fn strike(&self, one: usize, reason: Reason) -> bool {
+        let end = &mut self.model.borrow_mut().ended[one];
+        let was_waiting = end.is_none();
+        end.get_or_insert(Err(reason));
+        was_waiting
+    }
+
+    fn wait(&self, one: usize, party: &impl Suspend) {
+        let end = self.group.wait(party);
+        assert_eq!(Some(end), self.model.borrow().ended[one]);
+    }
+
+    fn call(&self) {
+        let number = self.below(6);
+        let model = &mut *self.model.borrow_mut();
+        if let Ok(more @ 0..3) = usize::try_from(number) {
+            // What is too much is refused, and changes nothing.
+            let more = if more == 0 { usize::MAX } else { more };
+            let added = model.count.checked_add(more).ok_or(CountError::Beyond);
+            // At zero it would be accepted, and never be done.
+            if more < usize::MAX || added.is_err() {
+                assert_eq!(self.group.add(more), added.map(|count| model.count = count));
+            }
+        } else {
+            assert_eq!(self.group.done(), model.done());
+        }
+        assert_eq!(self.group.count(), model.count);
+    }
+}
+
+/// Random parties that wait within each other's waits: who goes on, and why, is what the model says.
+// contract: Y5, Y12
+#[test]
+fn it_does_what_the_model_does() {
+    does_what_the_model_does::<Shared>();
+    does_what_the_model_does::<Local>();
+}
+
+fn does_what_the_model_does<K: Sharing>() {
+    let mut chance = Chance::new();
+    for _ in 0..rounds(3_000) {
+        let both = Both {
+            group: RawWaitGroup::<K>::of_kind(),
+            model: RefCell::new(Model::default()),
+            chance: RefCell::new(chance.fork()),
+        };
+        for _ in 0..4 {
+            wait_within(&both, 5);
+        }
     }
 }

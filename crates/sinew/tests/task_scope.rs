@@ -3,8 +3,8 @@
 mod group_rig;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use group_rig::{counted, settled};
@@ -311,5 +311,99 @@ fn a_wait_with_a_token_ends_by_it_and_touches_nothing() {
         group.cancel_and_wait("not needed").unwrap();
         assert_eq!(&*parked.end().unwrap().cause.unwrap().reason, "not needed");
         settled(&group);
+    });
+}
+
+/// The group of a race is done before the winner's callbacks are called: who has won is known all the same.
+#[test]
+fn a_winner_whose_callbacks_are_late_has_won() {
+    let pool = TaskPool::builder().threads(1).build().unwrap();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (begin, may_begin) = mpsc::channel::<()>();
+    let first = scope().first_success(|group, race| {
+        let future = group.submit(&pool, move |_| {
+            may_begin.recv().unwrap();
+            Outcome::Success(7)
+        })?;
+        // It comes before the race's, and lasts until the scope is over.
+        future.on_done(move |_| _ = may_go_on.recv());
+        race.enter(&future);
+        begin.send(()).unwrap();
+        Ok(())
+    });
+    assert_eq!(first.unwrap().get().unwrap().unwrap(), &7);
+    drop(go_on);
+}
+
+/// The caller is unwound by force where it waits for its tasks, and where its closure does: they end first.
+// contract: T5
+#[test]
+fn a_forced_unwind_of_the_caller_waits_for_the_tasks() {
+    let pool = Arc::new(TaskPool::builder().threads(1).build().unwrap());
+    for waits_in_the_closure in [false, true] {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let (pool, counts) = (pool.clone(), alive.clone());
+        run(|| {
+            let caller = spawn_local(move || {
+                let task_alive = Alive::new(&counts);
+                _ = scope().collect_all(|group| {
+                    group.submit(&pool, move |context| {
+                        let _alive = task_alive;
+                        _ = context.cancel_token().wait();
+                        // It takes its time: nothing comes.
+                        let (_nobody, never) = mpsc::channel::<()>();
+                        _ = never.recv_timeout(Duration::from_millis(5));
+                    })?;
+                    // Until the order to unwind is there.
+                    sinew::shield(|| sinew::sleep(Duration::from_millis(10))).unwrap();
+                    if waits_in_the_closure {
+                        _ = park();
+                    }
+                    Ok(())
+                });
+            });
+            yield_now().unwrap();
+            assert_eq!(alive.load(SeqCst), 1);
+            sinew::cancel_id_within(caller.id(), "stop", Duration::ZERO).unwrap();
+            assert!(caller.join().is_err());
+            assert_eq!(alive.load(SeqCst), 0, "a task outlived its scope");
+        });
+    }
+}
+
+/// No time at all: nothing that was started is left, and each rule says `Timeout`; a success that is there counts.
+// contract: T5
+#[test]
+fn a_scope_without_time_ends_what_it_started() {
+    run(|| {
+        for _ in 0..20 {
+            let alive = Arc::new(AtomicUsize::new(0));
+            let none = || scope().timeout(Duration::ZERO);
+            let start = |group: &TaskGroup| match group.spawn(slow_to_stop(&alive)) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+            let kinds = [
+                none().all_succeed(start).unwrap_err().kind(),
+                none().collect_all(start).unwrap_err().kind(),
+                none()
+                    .first_success::<()>(|group, _| start(group))
+                    .unwrap_err()
+                    .kind(),
+            ];
+            assert_eq!(kinds, [ErrorKind::Timeout; 3]);
+            assert_eq!(alive.load(SeqCst), 0);
+        }
+        let failed = scope().first_success::<()>(|group, race| {
+            for _ in 0..3 {
+                race.enter(&group.spawn(|_| Err::<(), _>(oops()))?);
+            }
+            Ok(())
+        });
+        assert_eq!(failed.unwrap_err().message(), "oops");
+        let parent = TaskGroup::new();
+        parent.close();
+        let refused = scope().within(&parent).collect_all(|_| Ok(()));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
     });
 }

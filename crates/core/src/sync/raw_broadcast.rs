@@ -267,15 +267,15 @@ impl<T, K: Sharing> Broadcast<T, K> {
 
     /// Counts one receiver less: the one with this position, which is not used any more.
     ///
-    /// A value that nobody else waits for is dropped here. If the drop of one panics, the others are dropped nevertheless and
-    /// the panic goes on to the caller.
+    /// A value that nobody else waits for is dropped here, when the receiver is counted off: none that is sent from then on is kept for
+    /// it. If the drop of one panics, the others are dropped nevertheless and the panic goes on to the caller.
     pub fn remove_receiver(&self, position: u64) {
-        /// What the receiver has not had.
-        struct Rest<'a, T, K: Sharing>(&'a Broadcast<T, K>, u64);
+        /// What the receiver has not had: the values from the one number up to the other.
+        struct Rest<'a, T, K: Sharing>(&'a Broadcast<T, K>, u64, u64);
         impl<T, K: Sharing> Rest<'_, T, K> {
             fn release_all(&mut self) {
-                while let Some(released) = self.0.release_or_leave(&mut self.1) {
-                    drop(released);
+                while self.1 < self.2 {
+                    drop(self.0.release_one(&mut self.1, self.2));
                 }
             }
         }
@@ -284,25 +284,25 @@ impl<T, K: Sharing> Broadcast<T, K> {
                 self.release_all();
             }
         }
-        let mut rest = Rest(self, position);
+        let end = {
+            let mut state = self.state.lock();
+            state.receiver_count -= 1;
+            state.next
+        };
+        let mut rest = Rest(self, position, end);
         rest.release_all();
         mem::forget(rest);
     }
 
-    /// Releases the value at this position and goes on to the next; at the end the receiver is counted off, and `None`.
-    #[expect(
-        clippy::option_option,
-        reason = "the end, and a value that others wait for"
-    )]
-    fn release_or_leave(&self, position: &mut u64) -> Option<Option<K::Ref<T>>> {
+    /// Releases the first value that is kept from this position on and before the end, if there is one, and goes on behind it.
+    fn release_one(&self, position: &mut u64, end: u64) -> Option<K::Ref<T>> {
         let mut state = self.state.lock();
         let at = state.oldest(self.capacity).max(*position);
-        if at == state.next {
-            state.receiver_count -= 1;
+        *position = at + 1;
+        if at >= end {
             return None;
         }
-        *position = at + 1;
-        Some(state.release(at, self.capacity))
+        state.release(at, self.capacity)
     }
 
     fn index(&self, number: u64) -> usize {

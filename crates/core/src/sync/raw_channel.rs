@@ -9,6 +9,8 @@
 //! - I3. A closed channel has nobody waiting who could still be claimed, and its buffer only shrinks.
 //! - I4. A value is in one place: the caller's hands, a waiting sender's slot, the buffer, or the slot of a claimed receiver.
 //! - I5. No code of the user's runs under the lock: values are only moved there; they are dropped outside.
+//! - I6. `reserved` counts the starving receivers that were told and have neither looked nor left. While the channel is open nobody
+//!   else takes one of the last so many values.
 //!
 //! # How values travel
 //!
@@ -26,7 +28,14 @@
 //! next. Who finds that another was faster waits again, before all others.
 //!
 //! Values do not overtake each other, by I2 and because a value is given only where none is before it: their order is that of the
-//! calls' turns at the lock. A receiver that comes between a future's being told and its poll is served before it.
+//! calls' turns at the lock.
+//!
+//! A receiver that comes between another's being told and its look is served before it, [`OVERTAKEN_MAX`] times at most: who has looked in
+//! vain so often waits as a starving one, and when it is told one value is reserved (I6). Which one is left open, so the order of
+//! the values stays: others still take the first while enough are left. The turn of a starving future that is told and neither polled
+//! nor dropped holds back one value, and no more. After the close nothing is reserved, so what is left can be drained.
+//! What a starving receiver was told of may still be gone when it looks, but only with the sender that gave up; then it waits
+//! before all others, as starving as before.
 //!
 //! A party that waits at several places, see [`RecvArm`] and [`SendArm`], may be in both queues at once; it does not count as its
 //! own other side, and is claimed by a compare-and-swap as any other.
@@ -41,6 +50,7 @@
 mod arms;
 mod polled;
 mod telling;
+mod turns;
 
 use alloc::boxed::Box;
 use core::error::Error;
@@ -57,7 +67,10 @@ use crate::wait::{
 };
 
 pub use arms::{RecvArm, SendArm};
+pub use polled::RecvParty;
 use telling::{Telling, wake};
+pub use turns::OVERTAKEN_MAX;
+use turns::{Turn, is_given};
 
 /// A channel for values of type `T`, shared by reference.
 ///
@@ -73,12 +86,14 @@ struct State<T> {
     senders: Queue,
     receivers: Queue,
     closed: bool,
+    /// I6.
+    reserved: u32,
     sender_count: usize,
     receiver_count: usize,
 }
 
 /// What the slot of a waiting party points to: a sender's value until it is taken, a receiver's once
-/// it is delivered. A future receives without one.
+/// it is delivered. A future and a starving receiver receive without one.
 type Slot<T> = UnsafeCell<Option<T>>;
 
 /// Why a value was not sent at once; it comes back.
@@ -102,7 +117,7 @@ pub struct SendFailed<T> {
 /// Why nothing was received at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRecv {
-    /// Nothing is buffered and no sender waits.
+    /// Nothing is buffered and no sender waits, but for what is reserved to those whose turn it is.
     Empty,
     /// Besides, the channel is closed: nothing will come.
     Closed,
@@ -179,6 +194,7 @@ impl<T, K: Sharing> Channel<T, K> {
                 senders: Queue::new(),
                 receivers: Queue::new(),
                 closed: false,
+                reserved: 0,
                 sender_count: 1,
                 receiver_count: 1,
             }),
@@ -381,11 +397,10 @@ impl<T, K: Sharing> Channel<T, K> {
     }
 
     fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
-        if state.has_values() {
+        if state.has_values() || state.reserved > 0 {
             return self.put_and_tell(value, state);
         }
-        let is_given_to = |slot: *mut ()| !slot.is_null();
-        let Some(receiver) = state.receivers.claim_front_if(Reason::Woken, is_given_to) else {
+        let Some(receiver) = state.receivers.claim_front_if(Reason::Woken, is_given) else {
             return self.put_and_tell(value, state);
         };
         // SAFETY: claimed from the receivers of this channel, with a slot.
@@ -452,8 +467,16 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Takes the first value from the buffer, or from the first waiting sender.
     #[inline]
     fn get(&self) -> Got<'_, T, K> {
+        let state = self.state.lock();
+        if state.reserved > 0 {
+            return self.get_unreserved(state);
+        }
+        self.get_first(state)
+    }
+
+    #[inline]
+    fn get_first<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         let mut retired = None;
-        let mut state = self.state.lock();
         let Some(value) = state.buffer.pop(&mut retired) else {
             return self.get_from_sender(state);
         };
@@ -550,8 +573,9 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Receives as one that was told that there is something to see, and waits before all others if that was in vain.
     #[cold]
     fn recv_told<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
+        let mut turn = Turn::new();
         loop {
-            let guard = match self.get() {
+            let guard = match self.get_told(&mut turn) {
                 Got::Value(value) => return Ok(value),
                 Got::Closed => return Err(Reason::Closed),
                 Got::Empty(guard) => guard,
@@ -560,13 +584,14 @@ impl<T, K: Sharing> Channel<T, K> {
                 return Err(reason);
             }
             let slot: Slot<T> = UnsafeCell::new(None);
-            // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
+            let place = ptr::from_ref(&slot).cast_mut().cast();
+            // SAFETY: the same queue, and the slot that senders expect, which outlives the wait, or the mark of a starving one.
             let reason = unsafe {
                 wait_in_front(
                     &self.state,
                     guard,
                     |state| &mut state.receivers,
-                    ptr::from_ref(&slot).cast_mut().cast(),
+                    turn.slot_or(place),
                     party,
                     self.record(Kind::Receive),
                 )
@@ -578,6 +603,7 @@ impl<T, K: Sharing> Channel<T, K> {
             if matches!(reason, Reason::Timeout | Reason::Cancelled) {
                 return Err(reason);
             }
+            turn.end(reason);
         }
     }
 
@@ -608,7 +634,8 @@ impl<T> State<T> {
     /// Claims the first receiver, to look: something is there, or will be when the lock is given back. It is woken thereafter.
     #[inline]
     fn tell(&mut self) -> Option<Claimed> {
-        self.receivers.claim_front(Reason::Woken)
+        let told = self.receivers.claim_front(Reason::Woken);
+        self.reserve_for(told)
     }
 
     fn shut(&mut self) -> (bool, WakeList, WakeList) {

@@ -133,12 +133,13 @@ impl<T> Polled<T> {
     /// none, and until the party is seen to be woken, or has left, it is polled and taken away for this primitive only.
     pub unsafe fn link(&mut self, queue: &mut Queue, value: Option<T>) {
         // SAFETY: the caller's duties are the same.
-        let node = unsafe { self.armed(Some(value)) };
+        let node = unsafe { self.armed(Ok(value)) };
         // SAFETY: prepared, armed; it is freed only when it is out of the queue.
         unsafe { queue.push_back(node) };
     }
 
-    /// Links the party at the end of `queue` or, if it `is_first`, before all others; without a slot.
+    /// Links the party at the end of `queue` or, if it `is_first`, before all others; without a slot of its own, but with `mark`
+    /// in its place.
     ///
     /// # Panics
     ///
@@ -146,10 +147,10 @@ impl<T> Polled<T> {
     ///
     /// # Safety
     ///
-    /// As for [`link`](Self::link); the primitive's wakers know a party without a slot by its slot's being null.
-    pub unsafe fn link_bare(&mut self, queue: &mut Queue, is_first: bool) {
+    /// As for [`link`](Self::link); the primitive's wakers know a party without a slot by the mark.
+    pub unsafe fn link_bare(&mut self, queue: &mut Queue, is_first: bool, mark: *mut ()) {
         // SAFETY: the caller's duties are the same.
-        let node = unsafe { self.armed(None) };
+        let node = unsafe { self.armed(Err(mark)) };
         if is_first {
             // SAFETY: prepared, armed; it is freed only when it is out of the queue.
             unsafe { queue.push_front(node) };
@@ -159,17 +160,17 @@ impl<T> Polled<T> {
         }
     }
 
-    /// The party begins to wait, with what goes into its slot: its node, to be linked.
+    /// The party begins to wait, with what goes into its slot or with a mark instead: its node, to be linked.
     ///
     /// # Safety
     ///
     /// As for [`link`](Self::link); the node is linked before the lock is given back.
-    unsafe fn armed(&mut self, content: Option<Option<T>>) -> NonNull<Node> {
+    unsafe fn armed(&mut self, content: Result<Option<T>, *mut ()>) -> NonNull<Node> {
         let seat = self.seat.expect("a party is prepared before it is linked");
         // SAFETY: the party's alone until it is linked.
         let this = unsafe { seat.as_ref() };
         let slot = match content {
-            Some(value) => {
+            Ok(value) => {
                 this.slot.with_mut(|slot| {
                     // SAFETY: as above.
                     let before = mem::replace(unsafe { &mut *slot }, value);
@@ -178,7 +179,7 @@ impl<T> Polled<T> {
                 });
                 ptr::from_ref(&this.slot).cast_mut().cast()
             }
-            None => ptr::null_mut(),
+            Err(mark) => mark,
         };
         this.waiter.word.arm();
         // SAFETY: unlinked, and the caller is its waiter.

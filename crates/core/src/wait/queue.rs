@@ -147,6 +147,33 @@ impl Queue {
         }
     }
 
+    /// How many nodes are here of others than `waiter` who have not been claimed by others, counted up to `most`. A party that waits
+    /// here with several nodes counts as often.
+    #[must_use]
+    pub fn count_others(&self, waiter: Option<NonNull<Waiter>>, most: usize) -> usize {
+        let mine = waiter.map_or(ptr::null(), |waiter| waiter.as_ptr().cast_const());
+        let mut count = 0;
+        let Some(head) = self.head() else {
+            return 0;
+        };
+        let mut at = head.as_ptr().cast_const();
+        while count < most {
+            let mut seen = (ptr::null(), ptr::null());
+            // SAFETY: I1.
+            unsafe { edit(at, |inner| seen = (inner.next, inner.waiter)) };
+            let (next, owner) = seen;
+            // SAFETY: a linked node has a waiter, alive as long as the node is.
+            if owner != mine && unsafe { &*owner }.word.is_armed() {
+                count += 1;
+            }
+            if at == self.tail {
+                break;
+            }
+            at = next;
+        }
+        count
+    }
+
     /// The oldest node that is not of `waiter`.
     fn find_other(&self, waiter: NonNull<Waiter>) -> Option<NonNull<Node>> {
         let head = self.head()?;

@@ -17,6 +17,9 @@ pub(crate) trait Oracle {
     /// Whether the wait of this party is over for the model.
     fn is_over(&self, one: usize) -> bool;
 
+    /// The party, whose wait is over, is about to go on. The model may have it wait again, if it was woken to try and tries in vain.
+    fn goes_on(&self, _one: usize) {}
+
     /// The model's part of a strike; says whether the party was waiting.
     fn strike(&self, one: usize, reason: Reason) -> bool;
 
@@ -35,7 +38,10 @@ pub(crate) fn wait_within(oracle: &impl Oracle, depth: usize) {
             let is_over = oracle.is_over(me);
             match oracle.below(6) {
                 0 | 1 if depth > 0 => wait_within(oracle, depth - 1),
-                2 | 3 if is_over => return,
+                2 | 3 if is_over => {
+                    oracle.goes_on(me);
+                    return;
+                }
                 0 | 2 => {
                     let reason = [Reason::Timeout, Reason::Cancelled][me % 2];
                     let struck = oracle.strike(me, reason);

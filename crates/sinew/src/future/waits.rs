@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use sinew_core::sync::{Channel, RawEvent, RawWaitGroup};
+use sinew_core::sync::{Channel, RawEvent, RawWaitGroup, RecvParty};
 use sinew_core::wait::Polled;
 
 use crate::cancel::CancelToken;
@@ -22,12 +22,14 @@ use crate::sync::channel::{Receiver, SendError, Sender};
 /// waits. So one that is dropped has taken nothing, and whoever was told that a value was taken was told the truth; the next in
 /// line is woken in its place.
 ///
-/// A receive that comes between the future's wake and its poll may be served before it; the future is then the first in line again. One
-/// that was woken and is neither polled nor dropped keeps those behind it waiting for one value that is there.
+/// A receive that comes between the future's wake and its poll may be served before it; the future is then the first in line again.
+/// That happens 16 times at most: then one value is reserved for it from its wake on, and others find the channel empty rather than take
+/// the last one. A future that was woken and is neither polled nor dropped thereby keeps one value that is there from others, until
+/// the channel is closed.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct RecvFuture<'a, T> {
     channel: &'a Channel<T>,
-    party: Polled<()>,
+    party: RecvParty,
 }
 
 impl<T> Receiver<T> {
@@ -51,7 +53,7 @@ impl<T> Receiver<T> {
     pub fn recv_async(&self) -> RecvFuture<'_, T> {
         RecvFuture {
             channel: self.channel(),
-            party: Polled::new(super::call),
+            party: RecvParty::new(super::call),
         }
     }
 }

@@ -163,7 +163,7 @@ impl<T> std::error::Error for TrySendError<T> {}
 /// Nothing could be received without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// Nothing is there yet.
+    /// Nothing is there yet, but for what is kept for a future whose turn it is, see [`RecvFuture`](crate::future::RecvFuture).
     Empty,
     /// Nothing is there, and the channel is closed: nothing will come.
     Closed,

@@ -10,12 +10,12 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{CancelToken, Registration, shield};
 use crate::error::{Error, ErrorKind, WaitError};
-use crate::future::SharedFuture;
+use crate::future::{PromiseState, SharedFuture};
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
 use crate::task::{CancelOn, GroupStats, TaskGroup, TaskGroupBuilder};
@@ -229,11 +229,12 @@ impl<'a> ScopeBuilder<'a> {
         let group = self.group(CancelOn::NEVER)?;
         let race = Race {
             first: Arc::new(OnceLock::new()),
+            entered: Mutex::new(Vec::new()),
             won: group.cancel_token(),
         };
         let (value, waited) = self.run(&group, || body(&group, &race));
-        if let Some(first) = race.first.get() {
-            return Ok(first.clone());
+        if let Some(first) = race.winner() {
+            return Ok(first);
         }
         waited.check(value)?;
         Err(group
@@ -296,18 +297,19 @@ impl<'a> ScopeBuilder<'a> {
         if !matches!(value, Ok(Ok(_))) {
             group.cancel("the scope's closure failed");
         }
-        let waited = match group.wait() {
-            Ok(()) => Waited::Ended,
-            Err(error) => {
-                group.cancel("the scope's caller was cancelled");
-                // I1.
-                let ended = shield(|| group.wait());
-                debug_assert!(ended.is_ok(), "where a scope begins it may wait");
-                match error {
-                    WaitError::Timeout => Waited::Late,
-                    _ => Waited::Cancelled,
-                }
-            }
+        // A forced unwind may come out of the wait: it goes on when I1 holds.
+        let waited = catch_unwind(AssertUnwindSafe(|| group.wait()));
+        if !matches!(waited, Ok(Ok(()))) {
+            group.cancel("the scope's caller was cancelled");
+            // I1.
+            let ended = shield(|| group.wait());
+            debug_assert!(ended.is_ok(), "where a scope begins it may wait");
+        }
+        let waited = match waited {
+            Ok(Ok(())) => Waited::Ended,
+            Ok(Err(WaitError::Timeout)) => Waited::Late,
+            Ok(Err(_)) => Waited::Cancelled,
+            Err(forced) => resume_unwind(value.err().unwrap_or(forced)),
         };
         let is_late = alarm.is_some_and(|(alarm, _)| alarm.is_cancelled());
         let waited = if is_late { Waited::Late } else { waited };
@@ -335,6 +337,8 @@ impl Waited {
 /// Who of a scope is in the race for the first success.
 pub struct Race<T> {
     first: Arc<OnceLock<SharedFuture<T>>>,
+    /// All of them: the group may be done before the callback of the winner was called.
+    entered: Mutex<Vec<SharedFuture<T>>>,
     /// Cancels the group.
     won: CancelToken,
 }
@@ -342,6 +346,10 @@ pub struct Race<T> {
 impl<T: Send + Sync + 'static> Race<T> {
     /// Puts a future of the scope's group into the race.
     pub fn enter(&self, future: &SharedFuture<T>) {
+        // Where it is done the callback is called here.
+        if !future.is_done() {
+            self.lock().push(future.clone());
+        }
         let (first, won) = (self.first.clone(), self.won.clone());
         let this = future.clone();
         future.on_done(move |result| {
@@ -349,6 +357,26 @@ impl<T: Send + Sync + 'static> Race<T> {
                 won.cancel("another one was first");
             }
         });
+    }
+
+    /// The first success, when the group is done.
+    fn winner(&self) -> Option<SharedFuture<T>> {
+        if let Some(first) = self.first.get() {
+            return Some(first.clone());
+        }
+        let succeeded = |one: &&SharedFuture<T>| one.state() == PromiseState::Resolved;
+        if let Some(one) = self.lock().iter().find(succeeded) {
+            // Whoever is faster, it is the first now.
+            let _other = self.first.set(one.clone());
+        }
+        self.first.get().cloned()
+    }
+}
+
+impl<T> Race<T> {
+    fn lock(&self) -> MutexGuard<'_, Vec<SharedFuture<T>>> {
+        // No code of the user's runs under it.
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -15,7 +15,7 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use super::telling::wake;
-use super::{Channel, Got, Slot, State, TrySend};
+use super::{Channel, Got, Slot, State, TrySend, is_given};
 use crate::facade::UnsafeCell;
 use crate::sharing::{Shared, Sharing};
 use crate::wait::{Arm, ArmNode, Linking, Reason, Waiter};
@@ -211,6 +211,7 @@ unsafe impl<T, K: Sharing> Arm for SendArm<'_, T, K> {
         // SAFETY: prepared, spread; `unlink` or the claim takes it out.
         unsafe { state.senders.push_back(node) };
         let told = state.receivers.claim_other(waiter, Reason::Woken);
+        let told = state.reserve_for(told);
         drop(state);
         wake(told);
         Linking::Linked
@@ -245,6 +246,9 @@ impl<T, K: Sharing> fmt::Debug for SendArm<'_, T, K> {
 impl<T> State<T> {
     /// Whether `waiter` would receive something, or hear that nothing comes.
     fn can_receive(&self, waiter: NonNull<Waiter>) -> bool {
+        if self.reserved > 0 {
+            return self.closed || self.has_unreserved(Some(waiter));
+        }
         self.closed || self.buffer.len() > 0 || self.senders.has_other(waiter)
     }
 
@@ -252,7 +256,8 @@ impl<T> State<T> {
     fn can_send(&self, waiter: NonNull<Waiter>, limit: usize) -> bool {
         let can_give = || {
             let first = self.receivers.first_other(waiter);
-            first.is_some_and(|slot| !slot.is_null())
+            first.is_some_and(is_given)
+                && self.reserved == 0
                 && self.buffer.len() == 0
                 && !self.senders.has_other(waiter)
         };

@@ -7,11 +7,38 @@
 //! A sending future lends its value to the queue as any sender does.
 #![expect(unsafe_code, reason = "links polled parties into the channel's queues")]
 
+use core::ptr;
 use core::task::{Poll, Waker, ready};
 
 use super::telling::wake;
+use super::turns::Turn;
 use super::{Channel, Got, Put, SendFailed, TryRecv, TrySend};
-use crate::wait::{Left, Polled, Reason};
+use crate::wait::{Call, Left, Polled, Reason};
+
+/// A party that receives by being polled: its place in the queue, and how often others were faster.
+#[derive(Debug)]
+pub struct RecvParty {
+    seat: Polled<()>,
+    turn: Turn,
+}
+
+impl RecvParty {
+    /// A party that does not wait. Allocates nothing.
+    #[must_use]
+    pub const fn new(call: Call) -> Self {
+        Self {
+            seat: Polled::new(call),
+            turn: Turn::new(),
+        }
+    }
+
+    /// Whether it is in a queue, or was claimed from one and has not looked since.
+    #[inline]
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.seat.is_waiting()
+    }
+}
 
 impl<T> Channel<T> {
     /// Receives a value, or has `waker` called when it is worth to ask again. The same `party` is given until it is ready.
@@ -19,36 +46,52 @@ impl<T> Channel<T> {
     /// # Errors
     ///
     /// [`Reason::Closed`] if the channel is closed and nothing is left.
-    pub fn poll_recv(&self, party: &mut Polled<()>, waker: &Waker) -> Poll<Result<T, Reason>> {
-        let was_told = party.is_waiting();
+    pub fn poll_recv(&self, party: &mut RecvParty, waker: &Waker) -> Poll<Result<T, Reason>> {
+        let RecvParty { seat, turn } = party;
+        let was_told = seat.is_waiting();
         if was_told {
-            // Why it was woken is seen below.
-            ready!(party.poll(waker));
+            // Any other reason than its being told is seen below.
+            let reason = ready!(seat.poll(waker));
+            turn.end(reason);
+            match self.get_told(turn) {
+                Got::Value(value) => return Poll::Ready(Ok(value)),
+                Got::Closed => return Poll::Ready(Err(Reason::Closed)),
+                Got::Empty(guard) => drop(guard),
+            }
+        } else {
+            match self.try_recv() {
+                Ok(value) => return Poll::Ready(Ok(value)),
+                Err(TryRecv::Closed) => return Poll::Ready(Err(Reason::Closed)),
+                Err(TryRecv::Empty) => {}
+            }
         }
-        match self.try_recv() {
-            Ok(value) => return Poll::Ready(Ok(value)),
-            Err(TryRecv::Closed) => return Poll::Ready(Err(Reason::Closed)),
-            Err(TryRecv::Empty) => {}
-        }
-        party.prepare(waker);
+        seat.prepare(waker);
         match self.get() {
-            Got::Value(value) => Poll::Ready(Ok(value)),
+            Got::Value(value) => {
+                *turn = Turn::new();
+                Poll::Ready(Ok(value))
+            }
             Got::Closed => Poll::Ready(Err(Reason::Closed)),
             Got::Empty(mut state) => {
+                let mark = turn.slot_or(ptr::null_mut());
                 // SAFETY: under the lock; receivers without a slot are given nothing.
-                unsafe { party.link_bare(&mut state.receivers, was_told) };
+                unsafe { seat.link_bare(&mut state.receivers, was_told, mark) };
                 Poll::Pending
             }
         }
     }
 
     /// Gives a [`poll_recv`](Self::poll_recv) up that was not ready. If it was told of a value the next receiver is.
-    pub fn leave_recv(&self, party: &mut Polled<()>) {
+    pub fn leave_recv(&self, party: &mut RecvParty) {
+        let RecvParty { seat, turn } = party;
         // SAFETY: receivers of this channel are in this queue.
-        let (left, _) = unsafe { party.leave(&self.state, |state| &mut state.receivers) };
-        if left != Left::Unclaimed {
+        let (left, _) = unsafe { seat.leave(&self.state, |state| &mut state.receivers) };
+        if let Left::Claimed(reason) = left {
+            turn.end(reason);
+            self.give_up(turn);
             self.tell_next();
         }
+        *turn = Turn::new();
     }
 
     /// Tells the first receiver of what another was told of.

@@ -32,12 +32,13 @@ fn a_terminals_end_is_one() {
         // SAFETY: new, and nobody else's.
         let mut master = unsafe { std::fs::File::from_raw_fd(number) };
         let mut name = [0; 64];
-        // SAFETY: a descriptor of a pseudo-terminal, a buffer of this length.
-        unsafe {
-            assert_eq!(libc::grantpt(number), 0);
-            assert_eq!(libc::unlockpt(number), 0);
-            assert_eq!(libc::ptsname_r(number, name.as_mut_ptr(), name.len()), 0);
-        }
+        // SAFETY: only numbers.
+        assert_eq!(unsafe { libc::grantpt(number) }, 0);
+        // SAFETY: only numbers.
+        assert_eq!(unsafe { libc::unlockpt(number) }, 0);
+        // SAFETY: a buffer of this length.
+        let named = unsafe { libc::ptsname_r(number, name.as_mut_ptr(), name.len()) };
+        assert_eq!(named, 0);
         // SAFETY: ptsname_r(3) has put a string there.
         let name = unsafe { std::ffi::CStr::from_ptr(name.as_ptr()) };
         let options = &mut OpenOptions::new();

@@ -317,3 +317,30 @@ fn an_interrupt_is_taken_for_the_length_of_the_call() {
     assert_eq!(NOTED.load(SeqCst), noted + 1);
     install(libc::SIGINT, libc::SIG_DFL);
 }
+
+/// A table's handle whose drop asks for a signal.
+struct Asks(i32);
+
+impl std::ops::Deref for Asks {
+    type Target = EventTable<i32>;
+
+    fn deref(&self) -> &Self::Target {
+        static TABLE: EventTable<i32> = EventTable::new(4);
+        &TABLE
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        drop(signal::event(self.0).unwrap());
+    }
+}
+
+#[test]
+fn a_refused_table_may_ask_for_signals_as_it_goes() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    let table = Asks(libc::SIGWINCH);
+    let id = table.create(None, |_, _| ()).unwrap();
+    let error = signal::bind(9_999, table, id).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}

@@ -158,7 +158,9 @@ impl Disk {
     /// Reads in place what the kernel has cached; `None` if it would have to wait, or at what may be the end: some kernels say that where
     /// it is not.
     fn read_cached(&self, offset: Option<u64>, buffer: &mut [u8]) -> Option<usize> {
-        if !self.reads_cached.load(Relaxed) {
+        // A negative offset is none, but the greatest of all means the position here.
+        let is_valid = offset.is_none_or(|offset| i64::try_from(offset).is_ok());
+        if !is_valid || !self.reads_cached.load(Relaxed) {
             return None;
         }
         let _moving = match offset {

@@ -56,7 +56,7 @@ pub(super) fn is_direct() -> bool {
     matches!(place(), Place::Thread) && (!has_limit() || pool::is_own_worker())
 }
 
-/// Runs `f`, which may block, on a thread of the pool; on a plain thread without a limit, here.
+/// Runs `f`, which may block, on a thread of the pool; on a plain thread without a limit, and on one of the pool's own, here.
 ///
 /// # Suspends
 ///
@@ -77,6 +77,14 @@ where
     match place() {
         Place::Frame => Err(WaitError::State.into()),
         Place::Thread if is_direct() => f(),
+        // Of all the pool's threads this may be the one that is left.
+        Place::Coroutine(..) if pool::is_own_worker() => {
+            let waiting = Waiting::new(None)?;
+            if let Some(reason) = waiting.refused() {
+                waiting.result(reason)?;
+            }
+            f()
+        }
         Place::Thread | Place::Coroutine(..) => send(f)?
             .wait()?
             .unwrap_or_else(|| Err(WaitError::Closed.into())),

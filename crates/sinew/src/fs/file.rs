@@ -62,8 +62,17 @@ pub struct File {
 enum Way {
     /// On threads that may block.
     Disk(Arc<Disk>),
-    /// By readiness, in non-blocking mode: a FIFO, a terminal.
-    Stream(Watched),
+    /// By readiness, in non-blocking mode: a FIFO, a terminal and whatever else is on no disk.
+    Stream(Watched, Ends),
+}
+
+/// What a read of 0 bytes says about a stream.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    /// The end.
+    Truly,
+    /// The end, or that nobody has opened it to write yet: a FIFO.
+    Perhaps,
 }
 
 /// A call here has no limit of its own.
@@ -82,12 +91,18 @@ fn had_writers(fd: BorrowedFd<'_>) -> bool {
 impl File {
     pub(super) fn over(file: StdFile, metadata: &Metadata, path: Option<&Path>) -> Self {
         let kind = metadata.file_type();
-        let way = if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
-            // The mode of an open descriptor can be set.
-            let _as_it_is = set_nonblocking(&file, true).is_err();
-            Way::Stream(Watched::new(file.into()))
-        } else {
+        let on_disk =
+            kind.is_file() || kind.is_dir() || kind.is_block_device() || kind.is_symlink();
+        let way = if on_disk {
             Way::Disk(Arc::new(Disk::new(file)))
+        } else {
+            // Of a path alone, which is not open, it cannot be set, and neither need it be.
+            let _as_it_is = set_nonblocking(&file, true).is_err();
+            let ends = match kind.is_fifo() {
+                true => Ends::Perhaps,
+                false => Ends::Truly,
+            };
+            Way::Stream(Watched::new(file.into()), ends)
         };
         Self {
             way,
@@ -99,7 +114,7 @@ impl File {
     pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
         match &self.way {
             Way::Disk(disk) => Some(disk),
-            Way::Stream(_) => None,
+            Way::Stream(..) => None,
         }
     }
 
@@ -138,7 +153,8 @@ impl File {
         OpenOptions::new()
     }
 
-    /// Takes on a file of std's. A FIFO, a socket or a terminal is put into non-blocking mode, and so are all duplicates of it.
+    /// Takes on a file of std's. What is on no disk (a FIFO, a socket, a terminal, an event descriptor) is put into non-blocking mode, and so
+    /// are all duplicates of it.
     ///
     /// # Suspends
     ///
@@ -164,7 +180,7 @@ impl File {
     pub fn into_std(self) -> io::Result<StdFile> {
         match self.way {
             Way::Disk(disk) => Ok(disk.into_file()),
-            Way::Stream(watched) => {
+            Way::Stream(watched, _) => {
                 let fd = watched.into_fd();
                 set_nonblocking(&fd, false)?;
                 Ok(fd.into())
@@ -184,7 +200,7 @@ impl File {
     fn shared(&self) -> io::Result<Arc<Disk>> {
         match &self.way {
             Way::Disk(disk) => Ok(Arc::clone(disk)),
-            Way::Stream(watched) => {
+            Way::Stream(watched, _) => {
                 let fd = watched.as_fd().try_clone_to_owned()?;
                 Ok(Arc::new(Disk::new(fd.into())))
             }
@@ -278,9 +294,9 @@ impl File {
     pub fn try_clone(&self) -> io::Result<Self> {
         let way = match &self.way {
             Way::Disk(disk) => disk.duplicate().map(|disk| Way::Disk(Arc::new(disk))),
-            Way::Stream(watched) => {
+            Way::Stream(watched, ends) => {
                 let fd = watched.as_fd().try_clone_to_owned();
-                fd.map(|fd| Way::Stream(Watched::new(fd)))
+                fd.map(|fd| Way::Stream(Watched::new(fd), *ends))
             }
         };
         Ok(Self {
@@ -302,7 +318,7 @@ impl File {
         let path = self.path.clone();
         let closed = match self.way {
             Way::Disk(disk) => errand::run(move || crate::io::close(disk.into_file())),
-            Way::Stream(watched) => crate::io::close(watched.into_fd()),
+            Way::Stream(watched, _) => crate::io::close(watched.into_fd()),
         };
         closed.map_err(|error| match path {
             Some(path) => named(error, || format!("closing {}", path.display())),
@@ -398,13 +414,15 @@ impl File {
         }
         let read = match &self.way {
             Way::Disk(disk) => disk.read(offset, buffer),
-            Way::Stream(watched) => {
+            Way::Stream(watched, ends) => {
                 if offset.is_some() {
                     return Err(self.named("reading", Errno::SPIPE.into()));
                 }
                 watched.call(Direction::Read, &NO_LIMITS, |fd| {
                     match rustix::io::read(fd, &mut *buffer)? {
-                        0 if !had_writers(fd) => Err(Errno::AGAIN.into()),
+                        0 if matches!(ends, Ends::Perhaps) && !had_writers(fd) => {
+                            Err(Errno::AGAIN.into())
+                        }
                         len => Ok(len),
                     }
                 })
@@ -416,7 +434,7 @@ impl File {
     fn write_to(&self, offset: Option<u64>, bytes: &[u8]) -> io::Result<usize> {
         let written = match &self.way {
             Way::Disk(disk) => disk.write(offset, bytes),
-            Way::Stream(watched) => {
+            Way::Stream(watched, _) => {
                 if offset.is_some() {
                     return Err(self.named("writing", Errno::SPIPE.into()));
                 }
@@ -513,7 +531,7 @@ impl Seek for &File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let moved = match &self.way {
             Way::Disk(disk) => disk.seek(to),
-            Way::Stream(_) => Err(Errno::SPIPE.into()),
+            Way::Stream(..) => Err(Errno::SPIPE.into()),
         };
         moved.map_err(|error| self.named("seeking in", error))
     }
@@ -539,7 +557,7 @@ impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.way {
             Way::Disk(disk) => disk.as_fd(),
-            Way::Stream(watched) => watched.as_fd(),
+            Way::Stream(watched, _) => watched.as_fd(),
         }
     }
 }
@@ -557,11 +575,11 @@ impl IntoRawFd for File {
 }
 
 impl From<File> for OwnedFd {
-    /// A FIFO or a terminal stays in non-blocking mode.
+    /// What is on no disk stays in non-blocking mode.
     fn from(file: File) -> Self {
         match file.way {
             Way::Disk(disk) => disk.into_file().into(),
-            Way::Stream(watched) => watched.into_fd(),
+            Way::Stream(watched, _) => watched.into_fd(),
         }
     }
 }

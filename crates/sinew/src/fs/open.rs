@@ -88,7 +88,8 @@ impl OpenOptions {
         self
     }
 
-    /// Flags of open(2) beyond these options.
+    /// Flags of open(2) beyond these options. `O_DIRECT` does not work in coroutines: it asks for aligned buffers, and the copies that the
+    /// pool's threads work on are not.
     pub fn custom_flags(&mut self, flags: i32) -> &mut Self {
         self.flags = flags;
         self
@@ -137,7 +138,8 @@ impl OpenOptions {
             result => result?,
         };
         let metadata = file.metadata()?;
-        if !direct && self.flags & libc::O_NONBLOCK == 0 {
+        // What is a path alone has no mode.
+        if !direct && self.flags & (libc::O_NONBLOCK | libc::O_PATH) == 0 {
             set_nonblocking(&file, false)?;
         }
         Ok(Opened::Open(file, metadata))

@@ -25,16 +25,27 @@ pub(super) fn get() -> io::Result<&'static TaskPool> {
     if let Some(pool) = POOL.get() {
         return Ok(pool);
     }
-    let builder = TaskPool::builder().name("sinew-fs");
-    let pool = builder.threads(THREADS).queue_limit(QUEUE_LIMIT).build();
-    let pool = pool.map_err(|error| {
-        let kind = match error.kind() {
-            ErrorKind::NoMemory => io::ErrorKind::OutOfMemory,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    })?;
+    let pool = make()?;
     Ok(POOL.get_or_init(|| pool))
+}
+
+/// A pool with as many threads as can be had.
+fn make() -> io::Result<TaskPool> {
+    let mut threads = THREADS;
+    loop {
+        let builder = TaskPool::builder().name("sinew-fs");
+        match builder.threads(threads).queue_limit(QUEUE_LIMIT).build() {
+            Ok(pool) => return Ok(pool),
+            Err(_) if threads > 1 => threads /= 2,
+            Err(error) => {
+                let kind = match error.kind() {
+                    ErrorKind::NoMemory => io::ErrorKind::OutOfMemory,
+                    _ => io::ErrorKind::Other,
+                };
+                return Err(io::Error::new(kind, error));
+            }
+        }
+    }
 }
 
 /// Whether the calling thread is one of the pool's.
@@ -43,7 +54,7 @@ pub(super) fn is_own_worker() -> bool {
 }
 
 /// Has this pool make the blocking calls of this module, for the whole process and for ever. To be called before the first of them;
-/// otherwise a pool of 16 threads with a queue of 1,024 is made then.
+/// otherwise a pool of 16 threads, or of as many as there can be, with a queue of 1,024 is made then.
 ///
 /// # Suspends
 ///
@@ -51,8 +62,11 @@ pub(super) fn is_own_worker() -> bool {
 ///
 /// # Errors
 ///
-/// There is one already, and is used: the pool comes back.
+/// There is one already, and is used; or this one is closed, and would refuse every call. The pool comes back.
 pub fn use_pool(pool: TaskPool) -> Result<(), TaskPool> {
+    if pool.stats().is_closed {
+        return Err(pool);
+    }
     POOL.set(pool)
 }
 

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 /// A child, and the descriptor that is readable once it has ended.
 type Orphan = (Child, OwnedFd);
@@ -25,11 +26,20 @@ fn reaper() -> MutexGuard<'static, Reaper> {
     REAPER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes the thread; made at the first use.
+/// How often the thread looks by itself where it cannot be woken.
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Wakes the thread; made at the first use for which there is a descriptor.
 fn knock() -> Option<&'static OwnedFd> {
-    static KNOCK: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    static KNOCK: OnceLock<OwnedFd> = OnceLock::new();
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    KNOCK.get_or_init(|| eventfd(0, flags).ok()).as_ref()
+    KNOCK.get().or_else(|| {
+        let new = eventfd(0, flags).ok()?;
+        Some(KNOCK.get_or_init(|| new))
+    })
 }
 
 /// Sees to it that the child is reaped when it ends.
@@ -60,14 +70,18 @@ fn serve() {
             return;
         }
         drop(reaper);
+        let knock = knock();
         let ends = orphans.iter().map(|(_, end)| end.as_fd());
-        let all = ends.chain(knock().map(AsFd::as_fd));
+        let all = ends.chain(knock.map(AsFd::as_fd));
         let mut fds: Vec<_> = all
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // Interrupted or not, all are looked at.
-        let _interrupted = poll(&mut fds, None).is_err();
-        if let Some(knock) = knock() {
+        let limit = knock.is_none().then_some(&PAUSE);
+        // Whatever it says, all are looked at. It may be that there are more than the kernel looks at, or no memory.
+        if !matches!(poll(&mut fds, limit), Ok(_) | Err(Errno::INTR)) {
+            let _interrupted = poll(&mut [], Some(&PAUSE)).is_err();
+        }
+        if let Some(knock) = knock {
             let _was_silent = rustix::io::read(knock, &mut [0; 8]).is_err();
         }
     }

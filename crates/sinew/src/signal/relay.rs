@@ -62,6 +62,8 @@ pub(crate) fn subscribe(
     signal: i32,
     ear: impl Fn(i32) + Send + Sync + 'static,
 ) -> io::Result<Subscription> {
+    // Made before the lock is taken: if it is dropped here, what it owns is the user's.
+    let ear = Arc::new(ear) as Ear;
     let mut lines = lines();
     if !lines.thread_runs {
         let builder = std::thread::Builder::new().name("sinew-signal".to_owned());
@@ -70,12 +72,13 @@ pub(crate) fn subscribe(
     }
     let number = lines.next;
     lines.next += 1;
-    let ear = (number, Arc::new(ear) as Ear);
     match lines.by_signal.entry(signal) {
-        Entry::Occupied(mut line) => line.get_mut().ears.push(ear),
+        Entry::Occupied(mut line) => line.get_mut().ears.push((number, ear)),
         Entry::Vacant(place) => {
             let taken = signal::take(signal).map_err(|error| about(signal, error))?;
             let ears = vec![ear];
+            let taken = signal::take(signal)?;
+            let ears = vec![(number, ear)];
             place.insert(Line { taken, ears });
         }
     }

@@ -273,7 +273,9 @@ impl<S: Transport> TlsStream<S> {
     fn flush_all(&self) -> io::Result<()> {
         let until = end(&self.write);
         let mut outgoing = lock(&self.outgoing, until)?;
-        self.drain(&mut outgoing, until)
+        let sent = self.drain(&mut outgoing, until);
+        self.let_go(outgoing);
+        sent
     }
 
     /// Says that there is no more, and sends it.

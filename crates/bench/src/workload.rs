@@ -9,7 +9,7 @@ use crate::server::BARE_LOOP;
 use crate::side::corosensei;
 use crate::side::{context, kinds, sinew, yardstick};
 #[cfg(feature = "peers")]
-use crate::side::{crossbeam, may, rayon, smol, threadpool, tokio};
+use crate::side::{crossbeam, flume, may, rayon, smol, threadpool, tokio};
 use crate::{echo, http};
 
 /// How much of a workload is done.
@@ -203,8 +203,9 @@ fn of_coroutines() -> Vec<Workload> {
 }
 
 fn of_waits() -> Vec<Workload> {
-    let mut all = vec![pingpong(), channel(), mutex()];
-    all.extend([promise(), pool(), group()]);
+    let mut all = vec![pingpong(), channel(), broadcast()];
+    all.extend([mutex(), semaphore(), promise()]);
+    all.extend([pool(), group()]);
     all
 }
 
@@ -220,6 +221,7 @@ fn resume() -> Workload {
         sides: vec![
             own("sinew-context", [of_best_peer(1.0)], context::resume),
             own("sinew::coroutine", [of_best_peer(1.55)], sinew::resume),
+            own("sinew::coroutine, fp_env", [], sinew::resume_fp_env),
             #[cfg(feature = "corosensei")]
             peer("corosensei", corosensei::resume),
             yardstick("a plain call", yardstick::call),
@@ -352,6 +354,46 @@ fn channel() -> Workload {
             peer("may, semaphore and mpmc", may::channel),
             #[cfg(feature = "peers")]
             peer("smol", smol::channel),
+            #[cfg(feature = "peers")]
+            peer("crossbeam, threads", crossbeam::channel),
+            #[cfg(feature = "peers")]
+            peer("flume, threads", flume::channel),
+        ],
+    }
+}
+
+fn broadcast() -> Workload {
+    Workload {
+        name: "broadcast",
+        operation: "a value got by one of 8 receivers that each get all; 128 are kept, and the sender gives way after 64",
+        metrics: WALL,
+        full: Load::new(8, 1_000_000),
+        quick: Load::new(8, 1_000),
+        memory_bytes_min: 0,
+        on_all_cpus: false,
+        sides: vec![
+            own("sinew", [of_best_peer(1.0)], sinew::broadcast),
+            #[cfg(feature = "peers")]
+            peer("tokio", tokio::broadcasts),
+        ],
+    }
+}
+
+fn semaphore() -> Workload {
+    Workload {
+        name: "semaphore",
+        operation: "take one of 8 permits, give it back, 1,000 in contention; every 16th yields while it holds",
+        metrics: WALL,
+        full: Load::new(1_000, 1_000),
+        quick: Load::new(1_000, 16),
+        memory_bytes_min: 0,
+        on_all_cpus: false,
+        sides: vec![
+            own("sinew", [of_best_peer(1.0)], sinew::semaphore),
+            #[cfg(feature = "peers")]
+            peer("tokio", tokio::semaphore),
+            #[cfg(feature = "peers")]
+            peer("smol", smol::semaphore),
         ],
     }
 }

@@ -1,11 +1,12 @@
 //! crossbeam-channel: a bounded channel of jobs before threads, which is what a small pool is often made of. It has no result of a job's own:
 //! they come through one channel without bound, in any order, and its submitter waits for room only.
+//! crossbeam-channel, between threads; a bounded channel of jobs before some is what a small pool is often made of.
 
 use std::thread;
 
 use crossbeam_channel::{bounded, unbounded};
 
-use super::{POOL_THREADS, POOL_WINDOW, count, job};
+use super::{CHANNEL_CAPACITY, CONSUMERS, POOL_THREADS, POOL_WINDOW, count, job};
 use crate::meter::{Meter, Sample};
 use crate::workload::Load;
 
@@ -27,5 +28,31 @@ pub(crate) fn pool(load: Load) -> Result<Sample, String> {
     }
     drop((jobs, say));
     let done = said.iter().map(count).sum();
+    Ok(meter.wall(done))
+}
+
+/// Threads, as there are no tasks here: 4 send and 4 receive.
+#[expect(clippy::unnecessary_wraps, reason = "as every side")]
+pub(crate) fn channel(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let (sender, receiver) = bounded::<u64>(CHANNEL_CAPACITY);
+    for _ in 0..load.tasks {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for value in 0..load.rounds {
+                sender.send(value).expect("consumers stay to the end");
+            }
+        });
+    }
+    drop(sender);
+    let consume = |_| {
+        let receiver = receiver.clone();
+        thread::spawn(move || receiver.iter().map(|_| 1).sum::<u64>())
+    };
+    let consumers: Vec<_> = (0..CONSUMERS).map(consume).collect();
+    let done = consumers
+        .into_iter()
+        .map(|consumer| consumer.join().expect("it returns"))
+        .sum();
     Ok(meter.wall(done))
 }

@@ -8,6 +8,8 @@ pub(crate) mod context;
 pub(crate) mod corosensei;
 #[cfg(feature = "peers")]
 pub(crate) mod crossbeam;
+#[cfg(feature = "peers")]
+pub(crate) mod flume;
 pub(crate) mod kinds;
 #[cfg(feature = "peers")]
 pub(crate) mod may;
@@ -30,7 +32,11 @@ use crate::meter::Delays;
 const CHANNEL_CAPACITY: usize = 128;
 /// How many consumers that channel has.
 const CONSUMERS: u64 = 4;
-/// Every so many locks, the mutex is held across a yield.
+/// How many permits those of the `semaphore` workload contend for.
+const PERMITS: usize = 8;
+/// After so many values the sender of the `broadcast` workload gives way.
+const BURST: u64 = 64;
+/// Every so many locks or permits, one is held across a yield.
 const YIELD_EVERY: u64 = 16;
 /// Timers end before this, or sooner if they are few.
 const TIMERS_WITHIN: Duration = Duration::from_secs(2);

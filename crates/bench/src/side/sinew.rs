@@ -12,15 +12,15 @@ use rustix::thread::nanosleep;
 use rustix::time::Timespec;
 use sinew::coroutine::{Coroutine, Step, Suspender, anchor};
 use sinew::future::{Promise, SharedFuture};
-use sinew::sync::{Mutex, channel};
+use sinew::sync::{Mutex, Semaphore, channel};
 use sinew::task::{Outcome, TaskGroup, TaskPool};
 use sinew::time::Timer;
 use sinew::{JoinHandle, WaitError, spawn_local, yield_now};
 use sinew_core::timer::{TimerNode, Wheel};
 
 use super::{
-    CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, POOL_THREADS, POOL_WINDOW, YIELD_EVERY, count, delays,
-    job,
+    BURST, CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, PERMITS, POOL_THREADS, POOL_WINDOW, YIELD_EVERY,
+    count, delays, job,
 };
 use crate::machine;
 use crate::meter::{Meter, Sample, cpu_time, now, per};
@@ -130,31 +130,45 @@ const STOP: u64 = u64::MAX;
 
 /// The typed coroutine, outside of a scheduler.
 pub(crate) fn resume(load: Load) -> Result<Sample, String> {
+    anchor(|anchor| round_trips(Coroutine::new(anchor, answer), load))
+}
+
+/// One that has its own rounding modes.
+pub(crate) fn resume_fp_env(load: Load) -> Result<Sample, String> {
     anchor(|anchor| {
-        let mut coroutine = Coroutine::new(anchor, |suspender: &Suspender<u64, u64>, first| {
-            let mut word = first;
-            while word != STOP {
-                word = match suspender.suspend(word ^ 1) {
-                    Ok(word) => word,
-                    Err(_) => return 0,
-                };
-            }
-            word
-        });
-        let mut count = 0;
-        let meter = Meter::start();
-        for word in 0..load.operations() {
-            match coroutine.resume(word) {
-                Ok(Step::Suspended(answer)) => count += answer ^ word,
-                _ => return Err("it ended early".into()),
-            }
-        }
-        let sample = meter.cpu(count);
-        match coroutine.resume(STOP) {
-            Ok(Step::Done(STOP)) => Ok(sample),
-            _ => Err("it did not end".into()),
-        }
+        let builder = Coroutine::builder(anchor).fp_env(true);
+        let coroutine = builder.build(answer).map_err(|error| error.to_string())?;
+        round_trips(coroutine, load)
     })
+}
+
+/// Answers each word with the next one, until it is told to stop.
+fn answer(suspender: &Suspender<u64, u64>, first: u64) -> u64 {
+    let mut word = first;
+    while word != STOP {
+        word = match suspender.suspend(word ^ 1) {
+            Ok(word) => word,
+            Err(_) => return 0,
+        };
+    }
+    word
+}
+
+#[inline(always)]
+fn round_trips(mut coroutine: Coroutine<'_, u64, u64, u64>, load: Load) -> Result<Sample, String> {
+    let mut count = 0;
+    let meter = Meter::start();
+    for word in 0..load.operations() {
+        match coroutine.resume(word) {
+            Ok(Step::Suspended(answer)) => count += answer ^ word,
+            _ => return Err("it ended early".into()),
+        }
+    }
+    let sample = meter.cpu(count);
+    match coroutine.resume(STOP) {
+        Ok(Step::Done(STOP)) => Ok(sample),
+        _ => Err("it did not end".into()),
+    }
 }
 
 pub(crate) fn create(load: Load) -> Result<Sample, String> {
@@ -280,6 +294,56 @@ pub(crate) fn mutex(load: Load) -> Result<Sample, String> {
         };
         let joined = join_all((0..load.tasks).map(contend).collect());
         joined.min(*uncancelled(total.lock()))
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn semaphore(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let permits = Rc::new(Semaphore::new(PERMITS));
+        let contend = |_| {
+            let permits = permits.clone();
+            spawn_local(move || {
+                for round in 1..=load.rounds {
+                    let _permit = uncancelled(permits.acquire());
+                    if round % YIELD_EVERY == 0 {
+                        uncancelled(yield_now());
+                    }
+                }
+                load.rounds
+            })
+        };
+        join_all((0..load.tasks).map(contend).collect())
+    });
+    Ok(meter.wall(done))
+}
+
+/// What each receiver gets is counted; one that lags would be short of it.
+pub(crate) fn broadcast(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = sinew::run(|| {
+        let (sender, receiver) = channel::broadcast::broadcast::<u64>(CHANNEL_CAPACITY);
+        let listen = |_| {
+            let receiver = receiver.clone();
+            spawn_local(move || {
+                let mut count = 0;
+                while receiver.recv().is_ok() {
+                    count += 1;
+                }
+                count
+            })
+        };
+        let listeners: Vec<_> = (0..load.tasks).map(listen).collect();
+        drop(receiver);
+        for value in 1..=load.rounds {
+            sender.send(value).expect("receivers stay to the end");
+            if value % BURST == 0 {
+                uncancelled(yield_now());
+            }
+        }
+        drop(sender);
+        join_all(listeners)
     });
     Ok(meter.wall(done))
 }

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use async_executor::{LocalExecutor, Task};
-use async_lock::Mutex;
+use async_lock::{Mutex, Semaphore};
 use futures_lite::future::{block_on, yield_now};
 
-use super::{CHANNEL_CAPACITY, CONSUMERS, YIELD_EVERY};
+use super::{CHANNEL_CAPACITY, CONSUMERS, PERMITS, YIELD_EVERY};
 use crate::meter::{Meter, Sample};
 use crate::workload::Load;
 
@@ -144,6 +144,27 @@ pub(crate) fn mutex(load: Load) -> Result<Sample, String> {
         };
         let joined = join_all((0..load.tasks).map(contend).collect()).await;
         joined.min(*total.lock().await)
+    });
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn semaphore(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = run(|executor| async move {
+        let permits = Arc::new(Semaphore::new(PERMITS));
+        let contend = |_| {
+            let permits = permits.clone();
+            executor.spawn(async move {
+                for round in 1..=load.rounds {
+                    let _permit = permits.acquire().await;
+                    if round % YIELD_EVERY == 0 {
+                        yield_now().await;
+                    }
+                }
+                load.rounds
+            })
+        };
+        join_all((0..load.tasks).map(contend).collect()).await
     });
     Ok(meter.wall(done))
 }

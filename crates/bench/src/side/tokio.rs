@@ -10,13 +10,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, Semaphore, broadcast, mpsc, oneshot};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Sleep, sleep};
 
 use super::{
-    CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, POOL_THREADS, POOL_WINDOW, YIELD_EVERY, count, delays,
-    job,
+    BURST, CHANNEL_CAPACITY, CONSUMERS, FOR_EVER, PERMITS, POOL_THREADS, POOL_WINDOW, YIELD_EVERY,
+    count, delays, job,
 };
 use crate::machine;
 use crate::meter::{Meter, Sample};
@@ -207,6 +207,54 @@ pub(crate) fn mutex(load: Load) -> Result<Sample, String> {
         };
         let joined = join_all((0..load.tasks).map(contend).collect()).await;
         joined.min(*total.lock().await)
+    })?;
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn semaphore(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = run(async move {
+        let permits = Arc::new(Semaphore::new(PERMITS));
+        let contend = |_| {
+            let permits = permits.clone();
+            tokio::spawn(async move {
+                for round in 1..=load.rounds {
+                    let _permit = permits.acquire().await.expect("it is never closed");
+                    if round % YIELD_EVERY == 0 {
+                        yield_now().await;
+                    }
+                }
+                load.rounds
+            })
+        };
+        join_all((0..load.tasks).map(contend).collect()).await
+    })?;
+    Ok(meter.wall(done))
+}
+
+pub(crate) fn broadcasts(load: Load) -> Result<Sample, String> {
+    let meter = Meter::start();
+    let done = run(async move {
+        let (sender, _) = broadcast::channel::<u64>(CHANNEL_CAPACITY);
+        let listen = |_| {
+            let mut receiver = sender.subscribe();
+            tokio::spawn(async move {
+                let mut count = 0;
+                while receiver.recv().await.is_ok() {
+                    count += 1;
+                }
+                count
+            })
+        };
+        let listeners: Vec<_> = (0..load.tasks).map(listen).collect();
+        for value in 1..=load.rounds {
+            sender.send(value).expect("receivers stay to the end");
+            if value % BURST == 0 {
+                yield_now().await;
+            }
+        }
+        drop(sender);
+        join_all(listeners).await
     })?;
     Ok(meter.wall(done))
 }

@@ -1,6 +1,5 @@
-//! crossbeam-channel: a bounded channel of jobs before threads, which is what a small pool is often made of. It has no result of a job's own:
-//! they come through one channel without bound, in any order, and its submitter waits for room only.
-//! crossbeam-channel, between threads; a bounded channel of jobs before some is what a small pool is often made of.
+//! crossbeam-channel, between threads. A bounded channel of jobs before some is what a small pool is often made of: it has no result of a job's
+//! own; they come through one channel without bound, in any order, and its submitter waits for room only.
 
 use std::thread;
 

@@ -76,8 +76,6 @@ pub(crate) fn subscribe(
         Entry::Occupied(mut line) => line.get_mut().ears.push((number, ear)),
         Entry::Vacant(place) => {
             let taken = signal::take(signal).map_err(|error| about(signal, error))?;
-            let ears = vec![ear];
-            let taken = signal::take(signal)?;
             let ears = vec![(number, ear)];
             place.insert(Line { taken, ears });
         }

@@ -38,7 +38,10 @@ impl Alive {
     }
 
     fn check(&self) {
-        assert!(black_box(&self.1).iter().all(|word| *word == self.2), "somebody else's");
+        assert!(
+            black_box(&self.1).iter().all(|word| *word == self.2),
+            "somebody else's"
+        );
     }
 }
 

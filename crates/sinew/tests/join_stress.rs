@@ -135,7 +135,8 @@ fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
                         1 => {
                             let mut chance = chance.fork();
                             let is_cancelled = chance.below(3) == 0;
-                            let joiner = spawn_local(move || caught(|| finish(&mut chance, handle)));
+                            let joiner =
+                                spawn_local(move || caught(|| finish(&mut chance, handle)));
                             if is_cancelled {
                                 joiner.cancel("joiner");
                             }
@@ -144,7 +145,10 @@ fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
                         _ => caught(|| finish(&mut chance, handle)),
                     }
                     if chance.below(20) == 0 {
-                        pending.take().into_iter().for_each(|joiner| drop(joiner.join()));
+                        pending
+                            .take()
+                            .into_iter()
+                            .for_each(|joiner| drop(joiner.join()));
                     }
                 }
                 if chance.below(10) == 0 {
@@ -178,7 +182,9 @@ fn results_go_once_whoever_joins_how() {
             caught(|| {
                 run(|| {
                     while let Ok((handle, seed)) = receiver.recv() {
-                        drop(spawn_local(move || caught(|| finish(&mut Chance::of(seed), handle))));
+                        drop(spawn_local(move || {
+                            caught(|| finish(&mut Chance::of(seed), handle))
+                        }));
                     }
                 });
             });

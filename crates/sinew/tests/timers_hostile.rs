@@ -42,13 +42,18 @@ fn points_in_time_that_no_clock_reaches() {
             let rung = rung.clone();
             Timer::at(at, move || rung.set(rung.get() + 1))
         };
-        let past = Instant::now().checked_sub(Duration::from_secs(3600)).unwrap_or_else(Instant::now);
+        let past = Instant::now()
+            .checked_sub(Duration::from_secs(3600))
+            .unwrap_or_else(Instant::now);
         let far = Instant::now() + Duration::from_secs(1 << 40);
         let never = Timer::after(Duration::MAX, || unreachable!("never"));
         let timers = [arm(past), arm(Instant::now()), arm(far), never];
         sleep(ms(2)).unwrap();
         assert_eq!(rung.get(), 2);
-        assert_eq!(timers.iter().map(Timer::is_armed).collect::<Vec<_>>(), [false, false, true, true]);
+        assert_eq!(
+            timers.iter().map(Timer::is_armed).collect::<Vec<_>>(),
+            [false, false, true, true]
+        );
     });
     // A far one keeps nobody.
 }
@@ -115,7 +120,14 @@ fn a_callback_s_drop_arms_and_cancels_others() {
         yield_now().unwrap();
         drop(timers);
         sleep(ms(10)).unwrap();
-        assert_eq!(others.borrow().iter().filter(|timer| timer.is_armed()).count(), 0);
+        assert_eq!(
+            others
+                .borrow()
+                .iter()
+                .filter(|timer| timer.is_armed())
+                .count(),
+            0
+        );
     });
 }
 
@@ -153,9 +165,13 @@ fn posts_and_callbacks_arm_stop_and_end() {
     Scheduler::anchor(|scheduler| {
         let handle = scheduler.handle();
         handle
-            .post(|| OF_THREAD.with_borrow_mut(|timers| timers.push(Timer::after(ms(1), || {
-                let _ = spawn_local(|| sinew::stop());
-            }))))
+            .post(|| {
+                OF_THREAD.with_borrow_mut(|timers| {
+                    timers.push(Timer::after(ms(1), || {
+                        let _ = spawn_local(|| sinew::stop());
+                    }))
+                })
+            })
             .unwrap();
         let waits = spawn_local(|| sleep(ms(100)).is_ok());
         let start = Instant::now();
@@ -167,7 +183,10 @@ fn posts_and_callbacks_arm_stop_and_end() {
         // With nothing alive a timer keeps nobody.
         let far = Timer::after(ms(1), || {});
         assert_eq!(scheduler.step(), Ok(Progress::Closed));
-        assert_eq!(scheduler.poll(Instant::now() + ms(20)), Ok(Progress::Closed));
+        assert_eq!(
+            scheduler.poll(Instant::now() + ms(20)),
+            Ok(Progress::Closed)
+        );
         assert_eq!(scheduler.run(), Ok(Progress::Closed));
         drop(far);
     });
@@ -202,5 +221,8 @@ fn a_timer_that_will_wake_is_no_deadlock_and_one_that_will_not_hides_none_for_lo
         let _ = sinew::park();
         drop(timer);
     });
-    assert!(matches!(error, Err(sinew::RunError::Deadlock(_))), "{error:?}");
+    assert!(
+        matches!(error, Err(sinew::RunError::Deadlock(_))),
+        "{error:?}"
+    );
 }

@@ -164,7 +164,11 @@ fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
             0x01, 12, // call sites: ULEB, twelve bytes
         ];
         for (place, action) in (0..).zip(actions) {
-            let [landing, action] = if action == BARE { [0, 0] } else { [100, action] };
+            let [landing, action] = if action == BARE {
+                [0, 0]
+            } else {
+                [100, action]
+            };
             whole.extend([place * 20, 10, landing, action]);
         }
         // At 1: a filter. At 3: type 1, which is null. At 5: a cleanup.

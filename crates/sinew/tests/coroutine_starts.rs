@@ -64,8 +64,8 @@ fn live(common: &Common, depth: u32) {
     let name: Arc<str> = other;
     for _ in 0..chance.below(6) {
         match chance.below(12) {
-            0..=4 => drop(yield_now()),
-            5 => drop(sleep(chance.moment())),
+            0..=4 => _ = yield_now(),
+            5 => _ = sleep(chance.moment()),
             6 | 7 if depth < 4 => drop(begin(common, depth + 1)),
             8 if depth < 4 => drop(begin(common, depth + 1).join()),
             9 => {
@@ -75,12 +75,12 @@ fn live(common: &Common, depth: u32) {
             10 => anchor(|a| {
                 let mut inner = Coroutine::new(a, |s: &Suspender<(), ()>, ()| {
                     let _here = Alive::new(common, mark + 1);
-                    drop(yield_now());
-                    drop(s.suspend(()));
-                    drop(yield_now());
-                    drop(s.suspend(()));
+                    _ = yield_now();
+                    _ = s.suspend(());
+                    _ = yield_now();
+                    _ = s.suspend(());
                 });
-                (0..chance.below(4)).for_each(|_| drop(inner.resume(())));
+                (0..chance.below(4)).for_each(|_| _ = inner.resume(()));
             }),
             11 if chance.below(8) == 0 => resume_unwind(Box::new(mark)),
             _ => {
@@ -132,11 +132,11 @@ fn everybody_has_a_stack_for_himself() {
                     }
                 }
                 if round % 4 == 1 {
-                    (0..round).for_each(|_| drop(yield_now()));
+                    (0..round).for_each(|_| _ = yield_now());
                     let _ = sinew::exit_all(1);
                 }
                 if round % 4 == 2 {
-                    (0..round).for_each(|_| drop(yield_now()));
+                    (0..round).for_each(|_| _ = yield_now());
                     resume_unwind(Box::new("first"));
                 }
             })

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chance_rig::Chance;
 use sinew::sync::channel::{Sender, unbounded};
 use sinew::sync::select::Selector;
+use sinew::time::now;
 use sinew::{Builder, JoinHandle, coroutine_local, run, sleep, spawn_local, yield_now};
 
 /// Counted while it lives; its drop may wait, or panic.
@@ -38,8 +39,8 @@ impl Drop for Value {
     fn drop(&mut self) {
         self.alive.fetch_sub(1, SeqCst);
         match self.deed {
-            1 => drop(yield_now()),
-            2 => drop(sleep(Duration::from_micros(20))),
+            1 => _ = yield_now(),
+            2 => _ = sleep(Duration::from_micros(20)),
             3 if !thread::panicking() => resume_unwind(Box::new("in the drop")),
             _ => {}
         }
@@ -62,15 +63,15 @@ fn child(chance: &mut Chance, alive: &Arc<AtomicI64>) -> impl FnOnce() -> Value 
         }
         match body {
             0 => {}
-            1 => drop(yield_now()),
-            2 => drop(sleep(pause)),
-            3 => (0..10).for_each(|_| drop(yield_now())),
-            4 => drop(sinew::park_timeout(pause)),
+            1 => _ = yield_now(),
+            2 => _ = sleep(pause),
+            3 => (0..10).for_each(|_| _ = yield_now()),
+            4 => _ = sinew::park_timeout(pause),
             5 => {
                 let _ = yield_now();
                 resume_unwind(Box::new("of the body"));
             }
-            _ => drop(spawn_local(|| drop(yield_now())).join()),
+            _ => drop(spawn_local(|| _ = yield_now()).join()),
         }
         value
     }
@@ -102,7 +103,7 @@ fn finish(chance: &mut Chance, handle: JoinHandle<Value>) {
         7 => {
             let shared = Arc::new(handle);
             let other = shared.clone();
-            let thread = thread::spawn(move || drop(other.wait_timeout(Duration::from_micros(50))));
+            let thread = thread::spawn(move || _ = other.wait_timeout(Duration::from_micros(50)));
             let _ = shared.wait_timeout(chance.moment());
             if !sinew::in_coroutine() {
                 thread.join().unwrap();
@@ -122,8 +123,8 @@ fn caught(f: impl FnOnce()) {
 type Sent = (JoinHandle<Value>, u64);
 
 fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
-    let until = Instant::now() + Duration::from_millis(700);
-    while Instant::now() < until {
+    let until = now() + Duration::from_millis(700);
+    while now() < until {
         caught(|| {
             run(|| {
                 let pending = Rc::new(RefCell::new(Vec::new()));

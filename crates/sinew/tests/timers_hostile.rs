@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sinew::time::Timer;
+use sinew::time::{Timer, now};
 use sinew::{Progress, Scheduler, run, sleep, spawn_local, yield_now};
 
 struct OnDrop<F: FnMut()>(F);
@@ -42,12 +42,12 @@ fn points_in_time_that_no_clock_reaches() {
             let rung = rung.clone();
             Timer::at(at, move || rung.set(rung.get() + 1))
         };
-        let past = Instant::now()
+        let past = now()
             .checked_sub(Duration::from_secs(3600))
-            .unwrap_or_else(Instant::now);
-        let far = Instant::now() + Duration::from_secs(1 << 40);
+            .unwrap_or_else(now);
+        let far = now() + Duration::from_secs(1 << 40);
         let never = Timer::after(Duration::MAX, || unreachable!("never"));
-        let timers = [arm(past), arm(Instant::now()), arm(far), never];
+        let timers = [arm(past), arm(now()), arm(far), never];
         sleep(ms(2)).unwrap();
         assert_eq!(rung.get(), 2);
         assert_eq!(
@@ -168,13 +168,13 @@ fn posts_and_callbacks_arm_stop_and_end() {
             .post(|| {
                 OF_THREAD.with_borrow_mut(|timers| {
                     timers.push(Timer::after(ms(1), || {
-                        let _ = spawn_local(|| sinew::stop());
+                        let _ = spawn_local(sinew::stop);
                     }))
                 })
             })
             .unwrap();
         let waits = spawn_local(|| sleep(ms(100)).is_ok());
-        let start = Instant::now();
+        let start = now();
         assert_eq!(scheduler.run(), Ok(Progress::Made), "stopped by the timer");
         assert!(start.elapsed() < ms(90));
         drop(waits);
@@ -183,10 +183,7 @@ fn posts_and_callbacks_arm_stop_and_end() {
         // With nothing alive a timer keeps nobody.
         let far = Timer::after(ms(1), || {});
         assert_eq!(scheduler.step(), Ok(Progress::Closed));
-        assert_eq!(
-            scheduler.poll(Instant::now() + ms(20)),
-            Ok(Progress::Closed)
-        );
+        assert_eq!(scheduler.poll(now() + ms(20)), Ok(Progress::Closed));
         assert_eq!(scheduler.run(), Ok(Progress::Closed));
         drop(far);
     });
@@ -194,7 +191,7 @@ fn posts_and_callbacks_arm_stop_and_end() {
     Scheduler::anchor(|scheduler| {
         let timer = Timer::after(ms(1), || sinew::stop().unwrap());
         let waits = spawn_local(|| sleep(ms(2_000)).is_ok());
-        let start = Instant::now();
+        let start = now();
         assert_eq!(scheduler.run(), Ok(Progress::Made), "stopped by the timer");
         assert!(start.elapsed() < ms(1_000), "and not later");
         drop((timer, waits));

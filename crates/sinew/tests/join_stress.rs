@@ -160,6 +160,7 @@ fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
     }
 }
 
+// contract: S14
 #[test]
 fn results_go_once_whoever_joins_how() {
     sinew::inspect::on_unhandled(Some(Box::new(|_| {})));

@@ -1,5 +1,6 @@
 //! No stack can be had: nothing runs, the value comes back, the join says why. Each test runs itself again as a child,
 //! because what is used up is the process's.
+#![expect(unsafe_code, reason = "installs a filter of system calls")]
 
 use std::cell::Cell;
 use std::process::Command;
@@ -228,7 +229,6 @@ fn running_out_of_mappings_names_the_sysctl() {
 }
 
 /// Has the kernel answer `process_madvise` with this error, from now on.
-#[expect(unsafe_code, reason = "installs a filter of system calls")]
 fn refuse_several_ranges(errno: i32) {
     let statement = |code: u32, k: u32, jt: u8| libc::sock_filter {
         code: u16::try_from(code).unwrap(),

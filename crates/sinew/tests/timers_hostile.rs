@@ -34,6 +34,7 @@ thread_local! {
     static OF_THREAD: RefCell<Vec<Timer>> = const { RefCell::new(Vec::new()) };
 }
 
+// contract: S16
 #[test]
 fn points_in_time_that_no_clock_reaches() {
     run(|| {
@@ -58,6 +59,7 @@ fn points_in_time_that_no_clock_reaches() {
     // A far one keeps nobody.
 }
 
+// contract: S16
 #[test]
 fn timers_of_a_scheduler_that_has_ended_leave_the_next_one_alone() {
     let old: Vec<_> = run(|| (0..1000).map(|n| Timer::after(ms(n), || {})).collect());
@@ -96,6 +98,7 @@ fn timers_of_a_scheduler_that_has_ended_leave_the_next_one_alone() {
     .unwrap();
 }
 
+// contract: S16
 #[test]
 fn a_callback_s_drop_arms_and_cancels_others() {
     run(|| {
@@ -131,6 +134,7 @@ fn a_callback_s_drop_arms_and_cancels_others() {
     });
 }
 
+// contract: S16
 #[test]
 fn panics_of_callbacks_and_of_what_they_own() {
     let result = catch_unwind(|| {
@@ -160,6 +164,7 @@ fn panics_of_callbacks_and_of_what_they_own() {
     std::mem::forget(result.unwrap_err());
 }
 
+// contract: S16
 #[test]
 fn posts_and_callbacks_arm_stop_and_end() {
     Scheduler::anchor(|scheduler| {
@@ -205,6 +210,7 @@ fn posts_and_callbacks_arm_stop_and_end() {
     assert_eq!(code, 3);
 }
 
+// contract: S16
 #[test]
 fn a_timer_that_will_wake_is_no_deadlock_and_one_that_will_not_hides_none_for_long() {
     run(|| {

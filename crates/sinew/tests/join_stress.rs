@@ -7,9 +7,9 @@ mod chance_rig;
 use std::cell::RefCell;
 use std::panic::resume_unwind;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -122,7 +122,8 @@ fn caught(f: impl FnOnce()) {
 
 type Sent = (JoinHandle<Value>, u64);
 
-fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
+fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, others: &Sender<Sent>) -> Vec<Weak<str>> {
+    let mut names = Vec::new();
     let until = now() + Duration::from_millis(700);
     while now() < until {
         caught(|| {
@@ -131,8 +132,9 @@ fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
                 for _ in 0..chance.below(200) {
                     let child = child(&mut chance, alive);
                     let handle = Builder::new().name("it").spawn_local(child).unwrap();
+                    names.extend(handle.name().map(|name| Arc::downgrade(&name)));
                     match chance.below(4) {
-                        0 => drop(names.send((handle, chance.next()))),
+                        0 => drop(others.send((handle, chance.next()))),
                         1 => {
                             let mut chance = chance.fork();
                             let is_cancelled = chance.below(3) == 0;
@@ -158,6 +160,7 @@ fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, names: &Sender<Sent>) {
             });
         });
     }
+    names
 }
 
 // contract: S14
@@ -167,11 +170,11 @@ fn results_go_once_whoever_joins_how() {
     let alive = Arc::new(AtomicI64::new(0));
     let mut chance = Chance::new();
     let (sender, receiver) = unbounded::<Sent>();
-    thread::scope(|scope| {
-        for _ in 0..2 {
+    let names = thread::scope(|scope| {
+        let servers = [(); 2].map(|()| {
             let (chance, alive, sender) = (chance.fork(), &alive, sender.clone());
-            scope.spawn(move || serve(chance, alive, &sender));
-        }
+            scope.spawn(move || serve(chance, alive, &sender))
+        });
         drop(sender);
         // One plain thread, and one scheduler.
         let other = receiver.clone();
@@ -191,6 +194,10 @@ fn results_go_once_whoever_joins_how() {
                 });
             });
         });
+        servers.map(|server| server.join().unwrap())
     });
     assert_eq!(alive.load(SeqCst), 0);
+    // A name goes with the last reference to its coroutine.
+    let is_left = |name: &&Weak<str>| name.strong_count() > 0;
+    assert_eq!(names.iter().flatten().filter(is_left).count(), 0);
 }

@@ -505,7 +505,8 @@ fn every_task_ends_once_whatever_comes_at_the_same_time() {
             })
             .collect();
         if round % 3 == 0 {
-            until(|| group.stats().accepted > round as u64 % 100);
+            // So many are always taken: the places of the group are more.
+            until(|| group.stats().accepted > round as u64 % 30);
             worker.stop();
         }
         if round % 5 == 0 {

@@ -231,26 +231,39 @@ unsafe fn look_up(table: *const u8, start: usize, address: usize) -> Deed {
 /// the other stack is raised anew, by a call of the same function, but which one that is nobody can say.
 ///
 /// In a function that lets no panic out each call that could raise one ends the process; in any other one it is let through, so
-/// the first line tells. (A later one may be about a landing pad: a destructor there must not raise again, and what ends
+/// the first line with a landing pad tells. (A later one may be about a landing pad: a destructor there must not raise again, and what ends
 /// the process may be said to.) Where the first one catches, the call may be one that is caught or not: if any line lets a panic through,
 /// the frames further out count as well.
+///
+/// A line without a landing pad lets a panic through, but need not be about a call that raises one: a sanitizer's calls have such
+/// lines in every function. It counts where nothing speaks against it: a function that lets a panic out and has a landing pad that
+/// ends the process has another one that leads there.
 ///
 /// # Safety
 ///
 /// `table` is a whole language-specific data area.
 unsafe fn deed_of_any(table: *const u8) -> Deed {
     let mut table = Table::read(table);
-    let mut result = None;
+    let (mut first, mut refuses, mut has_bare) = (None, false, false);
     while let Some(site) = table.next_site() {
-        match (result, table.deed_at(&site)) {
-            (None, Deed::Catch) => result = Some(Deed::Catch),
-            (None, deed) => return deed,
-            (Some(_), Deed::Pass) => return Deed::Pass,
-            (Some(_), Deed::Catch) => {}
-            (Some(_), Deed::Refuse) => result = Some(Deed::Refuse),
+        if site.landing == 0 {
+            has_bare = true;
+            continue;
+        }
+        match table.deed_at(&site) {
+            Deed::Pass => return Deed::Pass,
+            Deed::Refuse if first.is_none() && !has_bare => return Deed::Refuse,
+            deed => {
+                refuses |= deed == Deed::Refuse;
+                first = first.or(Some(deed));
+            }
         }
     }
-    result.unwrap_or(Deed::Refuse)
+    match first {
+        None | Some(Deed::Catch) if has_bare => Deed::Pass,
+        Some(Deed::Catch) if !refuses => Deed::Catch,
+        _ => Deed::Refuse,
+    }
 }
 
 /// A table that is read call site by call site. Made of whole language-specific data areas only.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sinew::coroutine::{self, Coroutine, Suspender, anchor};
 use sinew::stack::Stack;
-use sinew::{Builder, Scheduler, run};
+use sinew::{Builder, Scheduler, run, spawn_local};
 
 const CHILD: &str = "SINEW_DEATH";
 
@@ -171,6 +171,30 @@ unsafe impl Stack for Mapped {
     fn guard_bytes(&self) -> usize {
         self.guard_bytes
     }
+}
+
+/// The stack of one that has ended goes to the next one straight from the stack of another that stops, and so does the name.
+// contract: C18
+#[test]
+fn the_report_names_who_began_on_the_stack_of_another() {
+    if deed().is_some() {
+        run(|| {
+            let ends = Builder::new()
+                .name("ended")
+                .spawn_local(|| _ = sinew::yield_now());
+            let stops = spawn_local(|| {
+                sinew::yield_now().unwrap();
+                let digger = Builder::new().name("digger").spawn_local(|| _ = recurse(0));
+                sinew::yield_now().unwrap();
+                drop(digger.unwrap().join());
+            });
+            drop((ends.unwrap().join(), stops.join()));
+        });
+        return;
+    }
+    let output = die("the_report_names_who_began_on_the_stack_of_another", "dig");
+    let text = check(&output, &[" \"digger\", spawned at ", "death_overflow.rs:"]);
+    assert!(!text.contains("\"ended\""), "{text}");
 }
 
 // contract: C18

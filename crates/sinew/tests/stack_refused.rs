@@ -1,5 +1,6 @@
 //! No stack can be had: nothing runs, the value comes back, the join says why. Each test runs itself again as a child,
 //! because what is used up is the process's.
+#![expect(unsafe_code, reason = "installs a filter of system calls")]
 
 use std::cell::Cell;
 use std::process::Command;
@@ -224,5 +225,67 @@ fn running_out_of_mappings_names_the_sysctl() {
         assert!((100..1000).contains(&refused), "{refused}");
         // Those that have gone have left their guards for others.
         spawn_local(|| ()).join().unwrap();
+    });
+}
+
+/// Has the kernel answer `process_madvise` with this error, from now on.
+fn refuse_several_ranges(errno: i32) {
+    let statement = |code: u32, k: u32, jt: u8| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt,
+        jf: 0,
+        k,
+    };
+    let call = u32::try_from(libc::SYS_process_madvise).unwrap();
+    let mut program = [
+        // The number of the call is the first of what a filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call, 1),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+        statement(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
+            0,
+        ),
+    ];
+    let program = libc::sock_fprog {
+        len: 4,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: takes numbers.
+    let status = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(status, 0);
+    // SAFETY: a whole program.
+    let status = unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        )
+    };
+    assert_eq!(status, 0);
+}
+
+/// Sandboxes know fewer calls than the kernel. Guards are made one by one then.
+// contract: C17
+#[test]
+fn a_filter_that_refuses_the_call_for_several_guards_does_not_matter() {
+    if output_of_child("a_filter_that_refuses_the_call_for_several_guards_does_not_matter")
+        .is_some()
+    {
+        return;
+    }
+    refuse_several_ranges(libc::EPERM);
+    run(|| {
+        let children: Vec<_> = (0..2_000)
+            .map(|n| spawn_local(move || sinew::park().map(|()| n)))
+            .collect();
+        sinew::yield_now().unwrap();
+        children.iter().for_each(|child| child.unparker().unpark());
+        let sum: i32 = children
+            .into_iter()
+            .map(|child| child.join().unwrap().unwrap())
+            .sum();
+        assert_eq!(sum, 1_999_000);
     });
 }

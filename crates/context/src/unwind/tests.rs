@@ -156,6 +156,7 @@ fn chains_of_actions_are_followed() {
 #[test]
 fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
     // No types but for a null one, number 1; three call sites: each is [from, bytes, landing, action].
+    const BARE: u8 = 9;
     let table = |actions: [u8; 3]| {
         let mut whole = vec![
             0xff, // landing pads are relative to the function
@@ -163,7 +164,12 @@ fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
             0x01, 12, // call sites: ULEB, twelve bytes
         ];
         for (place, action) in (0..).zip(actions) {
-            whole.extend([place * 20, 10, 100, action]);
+            let [landing, action] = if action == BARE {
+                [0, 0]
+            } else {
+                [100, action]
+            };
+            whole.extend([place * 20, 10, landing, action]);
         }
         // At 1: a filter. At 3: type 1, which is null. At 5: a cleanup.
         whole.extend([0x7f, 0, 1, 0, 0, 0]);
@@ -181,6 +187,13 @@ fn a_function_that_lets_no_call_through_refuses_at_a_switch() {
         ([3, 1, 5], Deed::Pass),
         ([3, 1, 3], Deed::Refuse),
         ([3, 3, 3], Deed::Catch),
+        // Without a landing pad.
+        ([BARE, BARE, BARE], Deed::Pass),
+        ([BARE, BARE, 1], Deed::Refuse),
+        ([BARE, 1, 5], Deed::Pass),
+        ([1, BARE, 5], Deed::Refuse),
+        ([BARE, 3, 1], Deed::Pass),
+        ([3, BARE, 3], Deed::Pass),
     ];
     for (actions, deed) in cases {
         let whole = table(actions);

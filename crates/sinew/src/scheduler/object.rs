@@ -295,8 +295,9 @@ pub fn stop() -> Result<(), StateError> {
             return Err(StateError);
         }
         scheduler.shared.ask_to_stop();
-        // The next switch goes to the scheduler's frame, which looks.
+        // The next switch goes to the scheduler's frame, which looks; on that frame, in a timer's callback, its next round does.
         scheduler.count_switches(0);
+        scheduler.attention.set(true);
         Ok(())
     })
     .unwrap_or(Err(StateError))

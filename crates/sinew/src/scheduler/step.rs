@@ -71,8 +71,8 @@ impl Scheduler {
         self.run_by_hand(Some(clock::instant_ns(deadline)))
     }
 
-    /// Runs at most one post and resumes at most one coroutine, without waiting. A coroutine that has been resumed runs until
-    /// it stops or ends.
+    /// Runs at most one post and resumes at most one coroutine, without waiting; before these, the callbacks of
+    /// [timers](crate::time::Timer) that are due. A coroutine that has been resumed runs until it stops or ends.
     ///
     /// # Errors
     ///

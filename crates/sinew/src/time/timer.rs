@@ -23,6 +23,16 @@ use crate::sys::clock;
 ///
 /// A timer keeps no scheduler going: one whose time has not come when everything else has ended never runs.
 ///
+/// It belongs to its thread:
+///
+/// ```compile_fail,E0277
+/// # use std::time::Duration;
+/// sinew::run(|| {
+///     let timer = sinew::time::Timer::after(Duration::from_secs(1), || {});
+///     std::thread::spawn(move || timer.cancel());
+/// });
+/// ```
+///
 /// # Examples
 ///
 /// ```

@@ -26,6 +26,11 @@ impl Chance {
         Self(seed)
     }
 
+    /// From this number.
+    pub(crate) fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

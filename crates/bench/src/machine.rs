@@ -89,6 +89,13 @@ pub(crate) fn peak_gib() -> f64 {
         .map_or(f64::NAN, |bytes| bytes as f64 / GIB)
 }
 
+/// How much memory this process has resident, in bytes.
+pub(crate) fn resident_bytes() -> u64 {
+    field("/proc/self/status", "VmRSS")
+        .and_then(|value| kib_bytes(&value))
+        .unwrap_or(0)
+}
+
 /// The CPUs this process may use, lowest first.
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;

@@ -1,10 +1,10 @@
-//! Servers under load: the CPU time of the server for each request.
+//! Servers under load: the CPU time of the server for each request, and its memory for each connection.
 //!
 //! The server runs in a process of its own on the first CPU, the client on the second; with only one CPU they share it. The
 //! client is the same for every server of a kind, and checks each reply.
 //!
-//! The server says `port N`. Then, whenever a line comes in, it says `cpu NANOSECONDS`; at the end of its
-//! input it ends.
+//! The server says `port N`. Then, asked by a line for `cpu` or `resident`, it says that and its CPU time in nanoseconds or its resident
+//! memory in bytes; at the end of its input it ends.
 
 use std::io;
 use std::net::TcpListener;
@@ -21,6 +21,9 @@ use crate::{echo, http};
 pub(crate) const BUFFER_BYTES: usize = 1024;
 /// Requests on each connection before the measured ones.
 const WARM_UP_ROUNDS: u64 = 2;
+/// What a server can be asked for.
+const CPU: &str = "cpu";
+const RESIDENT: &str = "resident";
 /// The name of the server that is no runtime.
 pub(crate) const BARE_LOOP: &str = "a bare epoll loop";
 
@@ -86,11 +89,14 @@ pub(crate) fn announce(port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Says the CPU time whenever it is asked for.
+/// Says what it is asked for.
 #[expect(clippy::exit, reason = "the servers have no other end")]
 fn answer() {
     for line in io::stdin().lines() {
-        let said = line.and_then(|_| child::report(&format!("cpu {}", cpu_time().as_nanos())));
+        let said = line.and_then(|line| match line.as_str() {
+            RESIDENT => child::report(&format!("{RESIDENT} {}", machine::resident_bytes())),
+            _ => child::report(&format!("{CPU} {}", cpu_time().as_nanos())),
+        });
         if said.is_err() {
             break;
         }
@@ -108,32 +114,66 @@ pub(crate) fn measure<C: Client>(
 }
 
 fn try_measure<C: Client>(protocol: Protocol, side: &str, load: Load) -> io::Result<Sample> {
-    machine::raise_descriptor_limit()?;
-    let mut server = Conversation::serve(protocol, side)?;
-    // Pinned only now, or the server could not choose its own.
-    if let Some(&last) = machine::allowed_cpus()?.get(1) {
-        machine::pin(last)?;
-    }
-    let port = ask(&mut server, None, "port ")?;
-    let mut client = C::connect(port as u16, load.tasks as usize)?;
+    let (mut server, port) = start(protocol, side)?;
+    let mut client = C::connect(port, load.tasks as usize)?;
     client.exchange(load.tasks * WARM_UP_ROUNDS)?;
-    let before = ask(&mut server, Some("before"), "cpu ")?;
+    let before = ask(&mut server, CPU)?;
     let done = client.exchange(load.operations())?;
-    let after = ask(&mut server, Some("after"), "cpu ")?;
+    let after = ask(&mut server, CPU)?;
     Ok(Sample {
         done,
         values: vec![(after - before) as f64 / done as f64],
     })
 }
 
-/// Says a line to the server, if there is one to say, and reads a number from what comes back.
-fn ask(server: &mut Conversation, line: Option<&str>, answer: &str) -> io::Result<u64> {
-    if let Some(line) = line {
-        server.say(line)?;
+/// Has a server take so many connections, with a request on each, and asks for its memory before and after.
+pub(crate) fn measure_idle<C: Client>(
+    protocol: Protocol,
+    side: &str,
+    load: Load,
+) -> Result<Sample, String> {
+    try_measure_idle::<C>(protocol, side, load).map_err(|error| error.to_string())
+}
+
+fn try_measure_idle<C: Client>(protocol: Protocol, side: &str, load: Load) -> io::Result<Sample> {
+    let (mut server, port) = start(protocol, side)?;
+    // What a server makes at its first connection is not a connection's.
+    let mut first = C::connect(port, 1)?;
+    first.exchange(1)?;
+    let before = ask(&mut server, RESIDENT)?;
+    let mut client = C::connect(port, load.tasks as usize)?;
+    let done = client.exchange(load.tasks)?;
+    let after = ask(&mut server, RESIDENT)?;
+    let kib = after.saturating_sub(before) as f64 / 1024.0;
+    Ok(Sample {
+        done,
+        values: vec![kib / done as f64],
+    })
+}
+
+/// A server in a process of its own, and its port.
+fn start(protocol: Protocol, side: &str) -> io::Result<(Conversation, u16)> {
+    machine::raise_descriptor_limit()?;
+    let mut server = Conversation::serve(protocol, side)?;
+    // Pinned only now, or the server could not choose its own.
+    if let Some(&last) = machine::allowed_cpus()?.get(1) {
+        machine::pin(last)?;
     }
+    let port = hear(&mut server, "port")?;
+    Ok((server, port as u16))
+}
+
+/// Asks the server for a number.
+fn ask(server: &mut Conversation, what: &str) -> io::Result<u64> {
+    server.say(what)?;
+    hear(server, what)
+}
+
+/// Reads a number, and what it is, from what the server says.
+fn hear(server: &mut Conversation, what: &str) -> io::Result<u64> {
     let said = server.hear()?;
     let number = said
-        .strip_prefix(answer)
-        .and_then(|number| number.parse().ok());
+        .strip_prefix(what)
+        .and_then(|number| number.trim_start().parse().ok());
     number.ok_or_else(|| io::Error::other(format!("the server said: {said}")))
 }

@@ -9,7 +9,7 @@ use crate::server::BARE_LOOP;
 use crate::side::corosensei;
 use crate::side::{context, kinds, sinew, yardstick};
 #[cfg(feature = "peers")]
-use crate::side::{crossbeam, flume, may, rayon, smol, threadpool, tokio};
+use crate::side::{crossbeam, flume, foreign, may, rayon, smol, threadpool, tokio};
 use crate::{echo, http};
 
 /// How much of a workload is done.
@@ -113,7 +113,7 @@ impl Workload {
     /// Whether its sides are servers, which need processes of their own.
     #[must_use]
     pub fn has_server(&self) -> bool {
-        self.metrics == SERVER_CPU
+        self.metrics == SERVER_CPU || self.metrics == RESIDENT
     }
 }
 
@@ -124,6 +124,10 @@ const WALL: &[Metric] = &[Metric {
 const CPU: &[Metric] = &[Metric {
     what: "CPU time",
     unit: "ns",
+}];
+const RESIDENT: &[Metric] = &[Metric {
+    what: "memory",
+    unit: "KiB",
 }];
 const SERVER_CPU: &[Metric] = &[Metric {
     what: "server CPU time",
@@ -190,7 +194,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(of_waits());
     all.extend(of_one_thread());
     all.extend([timers(), naps(), sleepers()]);
-    all.extend([echo_over(64), echo_over(1_024)]);
+    all.extend([echo_over(64), echo_over(1_024), idle()]);
     all.extend([http_over(64), http_over(1_024)]);
     all
 }
@@ -203,10 +207,41 @@ fn of_coroutines() -> Vec<Workload> {
 }
 
 fn of_waits() -> Vec<Workload> {
-    let mut all = vec![pingpong(), channel(), broadcast()];
-    all.extend([mutex(), semaphore(), promise()]);
+    let mut all = vec![pingpong(), channel(), mutex()];
+    #[cfg(feature = "peers")]
+    for workload in &mut all {
+        workload.sides.extend(in_other_languages(workload.name));
+    }
+    all.extend([broadcast(), semaphore(), promise()]);
     all.extend([pool(), group()]);
     all
+}
+
+/// The sides of those languages whose compilers are here.
+#[cfg(feature = "peers")]
+fn in_other_languages(workload: &str) -> Vec<Side> {
+    let [go, boost]: [fn(Load) -> Result<Sample, String>; 2] = match workload {
+        "pingpong" => [
+            |load| foreign::GO.run("pingpong", load),
+            |load| foreign::BOOST.run("pingpong", load),
+        ],
+        "channel" => [
+            |load| foreign::GO.run("channel", load),
+            |load| foreign::BOOST.run("channel", load),
+        ],
+        _ => [
+            |load| foreign::GO.run("mutex", load),
+            |load| foreign::BOOST.run("mutex", load),
+        ],
+    };
+    let mut sides = Vec::new();
+    if foreign::GO.is_there() {
+        sides.push(peer("Go", go));
+    }
+    if foreign::BOOST.is_there() {
+        sides.push(peer("Boost.Fiber", boost));
+    }
+    sides
 }
 
 fn resume() -> Workload {
@@ -626,7 +661,39 @@ fn echo_over(connections: u64) -> Workload {
             ),
             #[cfg(feature = "peers")]
             peer("tokio", |load| echo::measure("tokio", load)),
+            #[cfg(feature = "peers")]
+            peer("may", |load| echo::measure("may", load)),
             yardstick(BARE_LOOP, |load| echo::measure(BARE_LOOP, load)),
+        ],
+    }
+}
+
+fn idle() -> Workload {
+    Workload {
+        name: "idle",
+        operation: "hold a connection that has had one request, of 8,000; resident memory of the server",
+        metrics: RESIDENT,
+        full: Load::new(8_000, 1),
+        quick: Load::new(200, 1),
+        memory_bytes_min: 1 << 29,
+        // A server and its client pin themselves.
+        on_all_cpus: true,
+        sides: vec![
+            own(
+                "sinew",
+                [
+                    most(0, 4.6),
+                    Budget {
+                        metric: 0,
+                        limit: Limit::Of("may", 1.0),
+                    },
+                ],
+                |load| echo::measure_idle("sinew", load),
+            ),
+            #[cfg(feature = "peers")]
+            peer("tokio", |load| echo::measure_idle("tokio", load)),
+            #[cfg(feature = "peers")]
+            peer("may", |load| echo::measure_idle("may", load)),
         ],
     }
 }

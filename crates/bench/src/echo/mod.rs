@@ -2,6 +2,8 @@
 
 mod bare;
 mod client;
+#[cfg(feature = "peers")]
+mod may;
 mod sinew;
 #[cfg(feature = "peers")]
 mod tokio;
@@ -24,6 +26,8 @@ pub(crate) fn serve(side: &str) -> io::Result<()> {
         "sinew" => sinew::serve(prepare()?),
         #[cfg(feature = "peers")]
         "tokio" => tokio::serve(prepare()?),
+        #[cfg(feature = "peers")]
+        "may" => may::serve(),
         _ => Err(io::Error::other("no such server")),
     }
 }
@@ -31,4 +35,9 @@ pub(crate) fn serve(side: &str) -> io::Result<()> {
 /// Has a server do the work and asks for its CPU time before and after.
 pub(crate) fn measure(side: &str, load: Load) -> Result<Sample, String> {
     server::measure::<Client>(Protocol::Echo, side, load)
+}
+
+/// Has a server hold connections and asks for its memory before and after.
+pub(crate) fn measure_idle(side: &str, load: Load) -> Result<Sample, String> {
+    server::measure_idle::<Client>(Protocol::Echo, side, load)
 }

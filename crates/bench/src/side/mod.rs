@@ -10,6 +10,8 @@ pub(crate) mod corosensei;
 pub(crate) mod crossbeam;
 #[cfg(feature = "peers")]
 pub(crate) mod flume;
+#[cfg(feature = "peers")]
+pub(crate) mod foreign;
 pub(crate) mod kinds;
 #[cfg(feature = "peers")]
 pub(crate) mod may;

@@ -107,7 +107,7 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
-/// After how many refused waits where none can be raised, as on a panicking thread, it is looked whether anybody still waits.
+/// After how many refused waits in a row where none can be raised, as on a panicking thread, while nobody else waits, the process ends.
 const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
@@ -713,22 +713,22 @@ impl Scheduler {
     }
 
     /// The same where the forced unwind is due and cannot be raised: a frame lies in between that lets no panic through, or a
-    /// destructor runs because of a panic, perhaps a neighbour's that waits in it. If nobody waits any more for anything but a
-    /// turn, that will not change.
+    /// destructor runs because of a panic, perhaps a neighbour's that waits in it. If for so many refusals nobody has waited
+    /// for anything but a turn, that will not change. One look would not do: whoever has just been woken has only its turn to wait for.
     #[cold]
     fn note_refusal_without_unwind(&self, me: &Block) {
-        let mut refused = self.refused.get() + 1;
-        if refused == REFUSED_MAX {
-            if self.ready.len() + 1 >= self.alive() {
-                forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
-            }
-            refused = 0;
-        }
+        let refused = self.refused.get() + 1;
         self.refused.set(refused);
-        if refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
-            self.ready.push_last(me);
-            self.switch_out(me);
+        if !refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
+            return;
         }
+        if self.ready.len() + 1 < self.alive() {
+            self.refused.set(0);
+        } else if refused >= REFUSED_MAX {
+            forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
+        }
+        self.ready.push_last(me);
+        self.switch_out(me);
     }
 }
 

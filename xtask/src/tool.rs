@@ -21,7 +21,7 @@ const MEMCHECK: &[(&str, &str, &[&str])] = &[
     ("sinew-context", "switch_marks", &[]),
     ("sinew-context", "tools_find", &[]),
     ("sinew-core", "sync_channel", &[]),
-    ("sinew-core", "sync_mutex", &[]),
+    ("sinew-core", "sync_mutex", &["it_does_what_the_model_does"]),
     (
         "sinew-core",
         "sync_event",

@@ -400,7 +400,7 @@ fn channel() -> Workload {
 fn broadcast() -> Workload {
     Workload {
         name: "broadcast",
-        operation: "a value got by one of 8 receivers that each get all; 128 are kept, and the sender gives way after 64",
+        operation: "a value got by one of 8 receivers that each get all; 128 are kept, and the sender gives way after 32",
         metrics: WALL,
         full: Load::new(8, 1_000_000),
         quick: Load::new(8, 1_000),

@@ -36,8 +36,8 @@ const CHANNEL_CAPACITY: usize = 128;
 const CONSUMERS: u64 = 4;
 /// How many permits those of the `semaphore` workload contend for.
 const PERMITS: usize = 8;
-/// After so many values the sender of the `broadcast` workload gives way.
-const BURST: u64 = 64;
+/// After so many values the sender of the `broadcast` workload gives way: fewer than a receiver takes in one turn, so that none lags.
+const BURST: u64 = 32;
 /// Every so many locks or permits, one is held across a yield.
 const YIELD_EVERY: u64 = 16;
 /// Timers end before this, or sooner if they are few.

@@ -5,7 +5,8 @@ use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::meter::{Sample, per};
@@ -78,10 +79,15 @@ impl Foreign {
         if program.exists() {
             return Ok(program);
         }
-        fs::create_dir_all(&folder).map_err(text)?;
-        let source = folder.join(self.file);
+        // Others may be at it too, in threads of this process and in other processes: each builds in a folder of its own, and the last to
+        // finish puts its program in the place of another that is the same.
+        static BUILDS: AtomicU32 = AtomicU32::new(0);
+        let build = BUILDS.fetch_add(1, Ordering::Relaxed);
+        let own_folder = folder.join(format!("build-{}-{build}", process::id()));
+        fs::create_dir_all(&own_folder).map_err(text)?;
+        let source = own_folder.join(self.file);
         fs::write(&source, self.source).map_err(text)?;
-        let unfinished = program.with_extension("unfinished");
+        let unfinished = own_folder.join("program");
         output(
             Command::new(self.compiler)
                 .args(self.arguments)
@@ -91,6 +97,7 @@ impl Foreign {
                 .env("CGO_ENABLED", "0"),
         )?;
         fs::rename(&unfinished, &program).map_err(text)?;
+        fs::remove_dir_all(&own_folder).map_err(text)?;
         Ok(program)
     }
 }
@@ -103,4 +110,45 @@ fn output(command: &mut Command) -> Result<String, String> {
         return Err(format!("{command:?}: {}: {said}", output.status));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+
+    use super::{BOOST, Foreign, GO};
+
+    /// Eight at once find nothing built; each gets a program that runs, and nothing is left of the builds.
+    fn built_by_many_at_once(peer: &Foreign) {
+        if !peer.is_there() {
+            println!("left out: {} is not installed", peer.compiler);
+            return;
+        }
+        let program = peer.program().expect("it builds");
+        fs::remove_file(&program).expect("it was there");
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(peer.program().expect("it builds"), program));
+            }
+        });
+        let folder = program.parent().expect("a folder");
+        let left = fs::read_dir(folder).expect("it is there").filter(|entry| {
+            let name = entry.as_ref().expect("an entry").file_name();
+            name.to_string_lossy()
+                .starts_with(&format!("build-{}", std::process::id()))
+        });
+        assert_eq!(left.count(), 0);
+        assert!(program.is_file());
+    }
+
+    #[test]
+    fn many_that_build_go_at_once_do_not_take_each_others_files() {
+        built_by_many_at_once(&GO);
+    }
+
+    #[test]
+    fn many_that_build_boost_at_once_do_not_take_each_others_files() {
+        built_by_many_at_once(&BOOST);
+    }
 }

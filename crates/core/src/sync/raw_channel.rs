@@ -48,6 +48,7 @@
 )]
 
 mod arms;
+mod begun;
 mod polled;
 mod telling;
 mod turns;
@@ -67,6 +68,7 @@ use crate::wait::{
 };
 
 pub use arms::{RecvArm, SendArm};
+pub use begun::Begun;
 pub use polled::RecvParty;
 use telling::{Telling, wake};
 pub use turns::OVERTAKEN_MAX;
@@ -227,13 +229,9 @@ impl<T, K: Sharing> Channel<T, K> {
     /// The value comes back if the channel is closed or becomes so while it waits, or if the party gave up.
     #[inline]
     pub fn send<S: Suspend>(&self, value: T, party: &S) -> Result<(), SendFailed<T>> {
-        match self.put(value) {
-            Put::Done => Ok(()),
-            Put::Closed(value) => Err(SendFailed {
-                value,
-                reason: Reason::Closed,
-            }),
-            Put::Full(value, guard) => self.send_slow(value, guard, party),
+        match self.send_begin(value) {
+            Ok(()) => Ok(()),
+            Err((value, begun)) => self.send_on(value, begun, party),
         }
     }
 
@@ -260,10 +258,9 @@ impl<T, K: Sharing> Channel<T, K> {
     /// [`Reason::Closed`] if the channel is closed and nothing is left, else the reason for which the party gave up.
     #[inline]
     pub fn recv<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
-        match self.get() {
-            Got::Value(value) => Ok(value),
-            Got::Closed => Err(Reason::Closed),
-            Got::Empty(guard) => self.recv_slow(guard, party),
+        match self.recv_begin() {
+            Ok(value) => Ok(value),
+            Err(begun) => self.recv_on(begun, party),
         }
     }
 
@@ -386,7 +383,11 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Where it is full a receiver that waits has still to be [told](State::tell), of a value that is going to wait.
     #[inline]
     fn put(&self, value: T) -> Put<'_, T, K> {
-        let state = self.state.lock();
+        self.put_locked(value, self.state.lock())
+    }
+
+    #[inline]
+    fn put_locked<'a>(&'a self, value: T, state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
         if state.closed {
             return Put::Closed(value);
         }
@@ -467,7 +468,11 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Takes the first value from the buffer, or from the first waiting sender.
     #[inline]
     fn get(&self) -> Got<'_, T, K> {
-        let state = self.state.lock();
+        self.get_locked(self.state.lock())
+    }
+
+    #[inline]
+    fn get_locked<'a>(&'a self, state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         if state.reserved > 0 {
             return self.get_unreserved(state);
         }

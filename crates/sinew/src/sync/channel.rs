@@ -16,11 +16,11 @@ use std::iter::FusedIterator;
 use std::time::{Duration, Instant};
 
 use sinew_core::sharing::{Shared, Sharing};
-use sinew_core::sync::{Channel, TryRecv, TrySend};
+use sinew_core::sync::{Begun, Channel, TryRecv, TrySend};
 use sinew_core::wait::Reason;
 
 use crate::error::WaitError;
-use crate::scheduler::current::{Place, place};
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::{RecvArm, SendArm};
 use crate::sys::clock;
@@ -180,14 +180,6 @@ impl fmt::Display for TryRecvError {
 
 impl std::error::Error for TryRecvError {}
 
-/// A call that did not have to wait is a turn too, so that a pair that never waits does not starve the rest.
-#[inline]
-fn take_turn() {
-    if let Place::Coroutine(scheduler, block) = place() {
-        scheduler.take_turn(block);
-    }
-}
-
 /// The sending end. Clones send into the same channel.
 ///
 /// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
@@ -228,9 +220,16 @@ impl<T, K: Sharing> Sender<T, K> {
     ///
     /// [`SendError`] with the value, and why: `Closed`, `Cancelled`, `State` on a scheduler's own frame, or `Deadlock` on a plain
     /// thread if the channel is of one thread and full.
-    #[inline]
+    #[inline(always)]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.send_within(value, None)
+        current::check_call();
+        match self.channel.send_begin(value) {
+            Ok(()) => {
+                current::take_turn();
+                Ok(())
+            }
+            Err((value, begun)) => self.send_on(value, begun, None),
+        }
     }
 
     /// As [`Sender::send`], for at most `timeout`.
@@ -267,7 +266,7 @@ impl<T, K: Sharing> Sender<T, K> {
     fn send_until(&self, value: T, deadline_ns: impl FnOnce() -> u64) -> Result<(), SendError<T>> {
         match self.channel.try_send(value) {
             Ok(()) => {
-                take_turn();
+                current::take_turn();
                 Ok(())
             }
             Err(TrySend::Closed(value)) => Err(SendError {
@@ -278,13 +277,34 @@ impl<T, K: Sharing> Sender<T, K> {
         }
     }
 
-    #[inline]
     fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
+        match self.channel.send_begin(value) {
+            Ok(()) => {
+                current::take_turn();
+                Ok(())
+            }
+            Err((value, begun)) => self.send_on(value, begun, deadline_ns),
+        }
+    }
+
+    /// Goes on with a send that has the channel's lock, and may have to wait.
+    ///
+    /// PERF: called from the user's own frame, see the runtime's suspension.
+    #[inline(never)]
+    fn send_on(
+        &self,
+        value: T,
+        begun: Begun<'_, T, K>,
+        deadline_ns: Option<u64>,
+    ) -> Result<(), SendError<T>> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
-            Err(reason) => return self.send_here(value, reason),
+            Err(reason) => {
+                drop(begun);
+                return self.send_here(value, reason);
+            }
         };
-        let Err(failed) = self.channel.send(value, &waiting) else {
+        let Err(failed) = self.channel.send_on(value, begun, &waiting) else {
             waiting.take_turn();
             return Ok(());
         };
@@ -397,9 +417,16 @@ impl<T, K: Sharing> Receiver<T, K> {
     ///
     /// `Closed` when nothing is there and nothing will come; `Cancelled`; `State` on a scheduler's own frame; `Deadlock` on a plain
     /// thread if the channel is of one thread and empty.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&self) -> Result<T, WaitError> {
-        self.recv_within(None)
+        current::check_call();
+        match self.channel.recv_begin() {
+            Ok(value) => {
+                current::take_turn();
+                Ok(value)
+            }
+            Err(begun) => self.recv_on(begun, None),
+        }
     }
 
     /// As [`Receiver::recv`], for at most `timeout`.
@@ -436,7 +463,7 @@ impl<T, K: Sharing> Receiver<T, K> {
     fn recv_until(&self, deadline_ns: impl FnOnce() -> u64) -> Result<T, WaitError> {
         match self.channel.try_recv() {
             Ok(value) => {
-                take_turn();
+                current::take_turn();
                 Ok(value)
             }
             Err(TryRecv::Closed) => Err(WaitError::Closed),
@@ -444,13 +471,29 @@ impl<T, K: Sharing> Receiver<T, K> {
         }
     }
 
-    #[inline]
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
+        match self.channel.recv_begin() {
+            Ok(value) => {
+                current::take_turn();
+                Ok(value)
+            }
+            Err(begun) => self.recv_on(begun, deadline_ns),
+        }
+    }
+
+    /// Goes on with a receive that has the channel's lock, and may have to wait.
+    ///
+    /// PERF: as [`Sender::send_on`].
+    #[inline(never)]
+    fn recv_on(&self, begun: Begun<'_, T, K>, deadline_ns: Option<u64>) -> Result<T, WaitError> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
-            Err(reason) => return self.recv_here(reason),
+            Err(reason) => {
+                drop(begun);
+                return self.recv_here(reason);
+            }
         };
-        match self.channel.recv(&waiting) {
+        match self.channel.recv_on(begun, &waiting) {
             Ok(value) => {
                 waiting.take_turn();
                 Ok(value)

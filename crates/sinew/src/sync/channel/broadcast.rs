@@ -12,8 +12,9 @@ use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{Broadcast, Missing};
 use sinew_core::wait::Polled;
 
-use super::{SendError, take_turn};
+use super::SendError;
 use crate::error::WaitError;
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::BroadcastArm;
 use crate::sys::clock;
@@ -127,7 +128,7 @@ impl<T, K: Sharing> Sender<T, K> {
     /// The value comes back, with the reason `Closed`, if there is no receiver or the channel is closed.
     pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
         let sent = self.channel.send(value);
-        take_turn();
+        current::take_turn();
         sent.map_err(|value| SendError {
             value,
             reason: WaitError::Closed,

@@ -25,7 +25,7 @@ mod raw_wait_group;
 mod raw_watch;
 
 pub use raw_barrier::{RawBarrier, Role};
-pub use raw_broadcast::{Broadcast, BroadcastArm, Missing, NewsProbe};
+pub use raw_broadcast::{BegunNews, Broadcast, BroadcastArm, Missing, News, NewsProbe};
 pub use raw_channel::{
     Begun, Channel, OVERTAKEN_MAX, RecvArm, RecvParty, SendArm, SendFailed, TryRecv, TrySend,
 };

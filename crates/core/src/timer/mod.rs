@@ -42,6 +42,7 @@
 //! common to kernels and runtimes.
 
 mod node;
+mod sheaf;
 mod slack;
 mod wheel;
 

@@ -104,7 +104,7 @@ impl<F: FnOnce() + 'static> Typed<F> {
 
     /// An alarm that is not armed yet. The callback fits.
     #[inline]
-    fn new(home: NonNull<Home>, callback: F) -> NonNull<Alarm> {
+    fn alarm(home: NonNull<Home>, callback: F) -> NonNull<Alarm> {
         debug_assert!(Self::FITS);
         // SAFETY: the scheduler keeps its home.
         let alarm = unsafe { home.as_ref() }.take();
@@ -134,10 +134,9 @@ impl Alarm {
     ) -> NonNull<Self> {
         let home = scheduler.alarms.home(scheduler);
         let alarm = if Typed::<F>::FITS {
-            Typed::new(home, callback)
+            Typed::alarm(home, callback)
         } else {
-            let callback = Box::new(callback);
-            Typed::new(home, move || callback())
+            Typed::alarm(home, Box::new(callback))
         };
         let deadline_ns = with_slack(deadline_ns, scheduler.tick_ns.get());
         // SAFETY: I4 of the scheduler: one call, no user code in it.

@@ -143,8 +143,8 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Makes an empty wheel whose time starts at `now_ns`. This is the one call that allocates
-    /// (about 19 KiB).
+    /// Makes an empty wheel whose time starts at `now_ns`. It allocates about 19 KiB;
+    /// besides, only [`reserve`](Self::reserve) allocates.
     #[must_use]
     pub fn new(now_ns: u64) -> Self {
         Self {

@@ -259,6 +259,39 @@ fn side_by_side_or_linked_equal_deadlines_keep_their_order() {
 
 // contract: S16
 #[test]
+fn where_there_is_no_memory_the_rest_of_a_slot_is_linked() {
+    // More than there is room for side by side without another allocation.
+    const TIMERS: usize = 600;
+    for seed in 0..30 {
+        let mut random = Random(seed);
+        let mut rig = Rig::crowded(TIMERS, 0);
+        let mut expected: Vec<usize> = (0..TIMERS).collect();
+        (0..TIMERS).for_each(|id| rig.insert(id, HOUR_NS));
+        while !expected.is_empty() {
+            // From the front, from the back, or anywhere: what is side by side goes first, or what is linked.
+            let last = expected.len() - 1;
+            let at = match seed % 3 {
+                0 => 0,
+                1 => last,
+                _ => random.below(last as u64 + 1) as usize,
+            };
+            assert!(rig.remove(expected.remove(at)));
+            assert_eq!(rig.wheel.len(), expected.len());
+            assert_eq!(
+                rig.wheel.next_deadline_ns().is_some(),
+                !rig.wheel.is_empty()
+            );
+            if random.below(TIMERS as u64 / 2) == 0 {
+                break;
+            }
+        }
+        assert_eq!(rig.drain(HOUR_NS + TICK_NS), expected);
+        assert!(rig.wheel.is_empty());
+    }
+}
+
+// contract: S16
+#[test]
 fn one_that_stays_of_each_so_many_keeps_its_deadline() {
     const TIMERS: usize = 100_000;
     let mut rig = Rig::crowded(TIMERS, 0);

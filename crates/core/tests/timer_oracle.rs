@@ -9,11 +9,13 @@ use proptest::prelude::*;
 use timer_rig::{Model, Random, Rig, stress};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-const NODES: usize = 64;
+const NODES: usize = 150;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Insert(usize, u64),
+    /// The same by a caller that may allocate.
+    InsertReserving(usize, u64),
     Remove(usize),
     /// Pops at most one node at a time this much after the latest.
     PopOne(u64),
@@ -32,9 +34,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(now_ns: u64) -> Self {
+    fn new(now_ns: u64, is_crowded: bool) -> Self {
+        let rig = if is_crowded { Rig::crowded } else { Rig::new };
         Self {
-            rig: Rig::new(NODES, now_ns),
+            rig: rig(NODES, now_ns),
             model: Model::new(now_ns),
             now_ns,
         }
@@ -45,6 +48,12 @@ impl Pair {
             Op::Insert(id, deadline_ns) => {
                 if !self.model.contains(id) {
                     self.rig.insert(id, deadline_ns);
+                    self.model.insert(id, deadline_ns);
+                }
+            }
+            Op::InsertReserving(id, deadline_ns) => {
+                if !self.model.contains(id) {
+                    self.rig.insert_reserving(id, deadline_ns);
                     self.model.insert(id, deadline_ns);
                 }
             }
@@ -116,7 +125,8 @@ fn deadline(random: &mut Random, now_ns: u64) -> u64 {
 fn operation(random: &mut Random, now_ns: u64) -> Op {
     let id = random.below(NODES as u64) as usize;
     match random.below(20) {
-        0..9 => Op::Insert(id, deadline(random, now_ns)),
+        0..5 => Op::Insert(id, deadline(random, now_ns)),
+        5..9 => Op::InsertReserving(id, deadline(random, now_ns)),
         9..12 => Op::Remove(id),
         12..14 => Op::PopOne(random.below(100_000)),
         14 => Op::Drain(random.below(3_000)),
@@ -142,7 +152,7 @@ fn random_calls_answer_as_a_sorted_list_does() {
             1 => u64::MAX - random.below(4_096),
             _ => random.next() >> random.below(64),
         };
-        let mut pair = Pair::new(start);
+        let mut pair = Pair::new(start, random.below(4) > 0);
         for _ in 0..300 {
             let op = operation(&mut random, pair.now_ns);
             pair.apply(op);
@@ -170,7 +180,8 @@ fn any_time() -> impl Strategy<Value = u64> {
 
 fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (0..NODES, any_time()).prop_map(|(id, at)| Op::Insert(id, at)),
+        3 => (0..NODES, any_time()).prop_map(|(id, at)| Op::Insert(id, at)),
+        3 => (0..NODES, any_time()).prop_map(|(id, at)| Op::InsertReserving(id, at)),
         2 => (0..NODES).prop_map(Op::Remove),
         1 => any_time().prop_map(Op::PopOne),
         1 => any_time().prop_map(Op::Drain),
@@ -186,9 +197,10 @@ proptest! {
     #[test]
     fn any_sequence_of_calls_answers_as_a_sorted_list_does(
         start in any_time(),
+        is_crowded in any::<bool>(),
         ops in proptest::collection::vec(any_op(), 0..200),
     ) {
-        let mut pair = Pair::new(start);
+        let mut pair = Pair::new(start, is_crowded);
         for op in ops {
             pair.apply(op);
         }

@@ -224,6 +224,94 @@ fn ten_million_long_deadlines_armed_and_cancelled_leave_nothing() {
     );
 }
 
+// contract: S16
+#[test]
+fn side_by_side_or_linked_equal_deadlines_keep_their_order() {
+    const TIMERS: usize = 3_000;
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let mut rig = Rig::crowded(TIMERS, 0);
+        let deadlines = [HOUR_NS, HOUR_NS + TICK_NS, 2 * HOUR_NS];
+        let (mut now, mut expected) = (0, [const { Vec::new() }; 3]);
+        for id in 0..TIMERS {
+            let which = random.below(3) as usize;
+            if random.below(2) == 0 {
+                rig.insert(id, deadlines[which]);
+            } else {
+                rig.insert_reserving(id, deadlines[which]);
+            }
+            expected[which].push(id);
+            if random.below(3) == 0 {
+                let other = &mut expected[random.below(3) as usize];
+                if !other.is_empty() {
+                    let gone = other.remove(random.below(other.len() as u64) as usize);
+                    assert!(rig.remove(gone));
+                }
+            }
+            if id % 100 == 99 {
+                now += (HOUR_NS - now) / 2;
+                assert_eq!(rig.pop(now), None);
+            }
+        }
+        assert_eq!(rig.drain(3 * HOUR_NS), expected.concat());
+    }
+}
+
+// contract: S16
+#[test]
+fn where_there_is_no_memory_the_rest_of_a_slot_is_linked() {
+    // More than there is room for side by side without another allocation.
+    const TIMERS: usize = 600;
+    for seed in 0..30 {
+        let mut random = Random(seed);
+        let mut rig = Rig::crowded(TIMERS, 0);
+        let mut expected: Vec<usize> = (0..TIMERS).collect();
+        (0..TIMERS).for_each(|id| rig.insert(id, HOUR_NS));
+        while !expected.is_empty() {
+            // From the front, from the back, or anywhere: what is side by side goes first, or what is linked.
+            let last = expected.len() - 1;
+            let at = match seed % 3 {
+                0 => 0,
+                1 => last,
+                _ => random.below(last as u64 + 1) as usize,
+            };
+            assert!(rig.remove(expected.remove(at)));
+            assert_eq!(rig.wheel.len(), expected.len());
+            assert_eq!(
+                rig.wheel.next_deadline_ns().is_some(),
+                !rig.wheel.is_empty()
+            );
+            if random.below(TIMERS as u64 / 2) == 0 {
+                break;
+            }
+        }
+        assert_eq!(rig.drain(HOUR_NS + TICK_NS), expected);
+        assert!(rig.wheel.is_empty());
+    }
+}
+
+// contract: S16
+#[test]
+fn one_that_stays_of_each_so_many_keeps_its_deadline() {
+    const TIMERS: usize = 100_000;
+    let mut rig = Rig::crowded(TIMERS, 0);
+    let mut random = Random(5);
+    for _ in 0..3 {
+        for id in 0..TIMERS {
+            rig.insert_reserving(id, 1 + random.below(HOUR_NS));
+        }
+        for id in (0..TIMERS).filter(|id| id % 37 != 0) {
+            assert!(rig.remove(id));
+        }
+        for id in (0..TIMERS).step_by(37) {
+            assert!(rig.node(id).is_linked());
+            assert!(rig.remove(id));
+        }
+        assert!(rig.wheel.is_empty());
+        assert_eq!(rig.wheel.next_deadline_ns(), None);
+    }
+}
+
 #[test]
 fn work_is_bounded_by_levels_and_not_by_time() {
     let mut rig = Rig::new(1_000, 0);

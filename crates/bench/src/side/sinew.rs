@@ -409,6 +409,7 @@ pub(crate) fn timer_wheel(load: Load) -> Result<Sample, String> {
     let mut wheel = Wheel::new(0);
     for node in &nodes {
         let deadline_ns = now_ns() + delays.draw().as_nanos() as u64;
+        wheel.reserve();
         // SAFETY: not linked, never moved, and dropped after the wheel has given it up below.
         unsafe { wheel.insert(NonNull::from(node), deadline_ns) };
     }

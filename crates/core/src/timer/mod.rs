@@ -2,7 +2,7 @@
 //!
 //! Owns the order of deadlines and nothing else. Time is a `u64` of nanoseconds since an origin
 //! that the caller picks; this module reads no clock, wakes nobody and allocates only in
-//! [`Wheel::new`]. A [`Wheel`] and the [`TimerNode`]s linked into it belong to one thread.
+//! [`Wheel::new`] and [`Wheel::reserve`]. A [`Wheel`] and the [`TimerNode`]s linked into it belong to one thread.
 //!
 //! # How it works
 //!
@@ -26,6 +26,10 @@
 //! every occupied slot of a level lies ahead of the current digit, the lowest bit of the lowest
 //! occupied level is always the next thing to do, and empty time costs nothing however long.
 //!
+//! The nodes of a slot are linked to each other. Where a caller may allocate ([`Wheel::reserve`]) and timers are many, a slot has their
+//! addresses side by side instead, in sheaves (`sheaf`): then dealing out fetches nodes ahead, and inserting and removing touch no other
+//! node. A slot may have both, sheaves first, so whoever may not allocate never has to.
+//!
 //! Two levels of ten bits and six of six are more than the 54 bits that the 64 bits of the clock have above those of a tick: the tick
 //! beyond, that of deadlines in the last microsecond of the range, which round up to 2⁶⁴, has a slot too, so no deadline needs
 //! clamping.
@@ -42,6 +46,7 @@
 //! common to kernels and runtimes.
 
 mod node;
+mod sheaf;
 mod slack;
 mod wheel;
 

@@ -18,8 +18,10 @@ pub fn with_slack(deadline_ns: u64, now_ns: u64) -> u64 {
         Some(bits) => 1_u64 << bits.min(GRAIN_BITS_MAX),
         None => return deadline_ns,
     };
-    let rounded = deadline_ns.checked_next_multiple_of(grain);
-    rounded.unwrap_or(u64::MAX)
+    let below = grain - 1;
+    deadline_ns
+        .checked_add(below)
+        .map_or(u64::MAX, |sum| sum & !below)
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@
 //!   occupied slot of a level has a number greater than that digit of `current`.
 //! - I3: `current` moves only when its slot is empty, and never past the start of an occupied slot.
 //! - I4: `TICK_NS * current <= now_ns` (with 2⁶⁴ taken as `u64::MAX`), so what is due was not early.
-//! - I5: the bit of a slot in `occupied` is set iff it has a tail, the bit of a word of a level's in `words` iff that word is not
+//! - I5: the bit of a slot in `occupied` is set iff it has a node, the bit of a word of a level's in `words` iff that word is not
 //!   zero, and bit `l` of `levels` iff `words[l]` is not zero.
-//! - I6: a slot is a list in order of insertion, named by its last node, whose `next` is the first one; the first one's `prev` is
-//!   `None`. Nodes of one tick are always in one slot, and a cascade keeps their order.
+//! - I6: a slot has sheaves and then a list, in order of insertion. The list is named by its last node, whose `next` is the first one; the
+//!   first one's `prev` is `None`. Nodes of one tick are always in one slot, and a cascade keeps their order.
+//! - I7: a node in a sheaf has `IN_SHEAF` for its `next`, and for its `prev` the address of its place.
 //!
 //! Not here: the clock, sleeping, and what firing means.
 
@@ -30,6 +31,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::sheaf::{self, PLACES, Sheaf, Sheaves};
 use super::{TICK_BITS, TICK_NS, TimerNode};
 
 /// Levels: so many digits cover every tick of a 64-bit clock, and the tick after the last.
@@ -48,6 +50,8 @@ const SLOTS: usize = FIRSTS[LEVELS - 1] as usize + (1 << BITS[LEVELS - 1]);
 const WORDS: usize = SLOTS / 64;
 /// The tick after the last: where deadlines go that round up to 2⁶⁴.
 const TICK_END: u64 = 1 << (u64::BITS - TICK_BITS);
+/// See I7: where no node is.
+const IN_SHEAF: NonNull<TimerNode> = NonNull::dangling();
 /// How many nodes of a slot `next_deadline_ns` reads before it settles for the slot's start.
 const PEEK_NODES_MAX: usize = 8;
 
@@ -78,6 +82,9 @@ const _: () = assert!(
     "the last level has a slot for the tick after the last"
 );
 const _: () = assert!(BITS[0] == 10 && BITS[1] == 10, "see `level`");
+
+/// From so many timers on they are kept in sheaves: fewer are in the cache, however they are linked.
+const MANY: usize = 64;
 
 /// How many nodes at each end of a slot are brought into the cache before it is dealt out: half a megabyte in all, at a line for each.
 const WARM_MAX: usize = 4096;
@@ -131,11 +138,13 @@ pub struct Wheel {
     len: usize,
     /// How often a node has been moved by a cascade.
     cascades: u64,
+    /// There once many timers have been armed by a caller that may allocate.
+    sheaves: Option<Sheaves>,
 }
 
 impl Wheel {
-    /// Makes an empty wheel whose time starts at `now_ns`. This is the one call that allocates
-    /// (about 19 KiB).
+    /// Makes an empty wheel whose time starts at `now_ns`. It allocates about 19 KiB;
+    /// besides, only [`reserve`](Self::reserve) allocates.
     #[must_use]
     pub fn new(now_ns: u64) -> Self {
         Self {
@@ -147,6 +156,46 @@ impl Wheel {
             tails: vec![None; SLOTS].into_boxed_slice(),
             len: 0,
             cascades: 0,
+            sheaves: None,
+        }
+    }
+
+    /// Allocates what makes many timers fast, unless it is there or they are few: to be called before an insertion by a caller that may
+    /// allocate. Nothing else depends on it. It is a quarter of a kilobyte for each timer at the most, and 9 bytes if few are removed; all of
+    /// it is used again at once when timers are popped or removed, and most given back when there are none left.
+    #[inline]
+    pub fn reserve(&mut self) {
+        match &mut self.sheaves {
+            Some(sheaves) => sheaves.reserve(),
+            None if self.len < MANY => {}
+            None => self.start_sheaves(),
+        }
+    }
+
+    #[cold]
+    fn start_sheaves(&mut self) {
+        self.sheaves = Some(Sheaves::new(SLOTS));
+        // Or what comes into the slots of those that are there already would join them in their lists.
+        if self.len <= 2 * MANY {
+            (0..SLOTS).for_each(|index| self.file_list(index));
+        }
+        self.reserve();
+    }
+
+    /// Moves the list of a slot without sheaves into sheaves.
+    fn file_list(&mut self, index: usize) {
+        let Some(tail) = self.tails[index].take() else {
+            return;
+        };
+        self.set_vacant(index);
+        // SAFETY: linked until now, so `insert`'s caller keeps it in place.
+        let mut next = unsafe { deref(tail) }.next.get();
+        while let Some(at) = next {
+            // SAFETY: as above.
+            let detached = unsafe { deref(at) };
+            next = detached.next.get().filter(|_| at != tail);
+            self.reserve();
+            self.link(at, detached);
         }
     }
 
@@ -206,8 +255,8 @@ impl Wheel {
         let target = tick_reached(self.now_ns);
         loop {
             let index = self.current_slot();
-            if let Some(tail) = self.tails[index] {
-                return Some(self.unlink_first(index, tail));
+            if let Some(first) = self.take_first(index) {
+                return Some(first);
             }
             match self.next_slot() {
                 Some(next) if next.start <= target => {
@@ -236,7 +285,7 @@ impl Wheel {
     /// node. If nodes are due already, it is at or before the latest time given.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        if self.tails[self.current_slot()].is_some() {
+        if self.is_occupied(self.current_slot()) {
             return Some(tick_ns(self.current));
         }
         let next = self.next_slot()?;
@@ -301,12 +350,29 @@ impl Wheel {
 
     /// The earliest tick in an occupied slot, unless it holds too many nodes to look at.
     fn earliest_of_few(&self, index: usize) -> Option<u64> {
-        let tail = self.tails[index]?;
-        let (mut at, mut earliest) = (tail, u64::MAX);
-        for _ in 0..PEEK_NODES_MAX {
-            // SAFETY: a linked node, so `insert`'s caller keeps it in place.
+        let (mut left, mut earliest) = (PEEK_NODES_MAX, u64::MAX);
+        let last = self.last_sheaf(index);
+        let mut at = last;
+        while let Some(before) = at {
+            // SAFETY: of this wheel's sheaves.
+            let next = unsafe { sheaf::deref(before) }.next()?;
+            // SAFETY: as above.
+            let sheaf = unsafe { sheaf::deref(next) };
+            left = left.checked_sub(sheaf.live())?;
+            for node in sheaf.nodes() {
+                // SAFETY: a linked node, so `insert`'s caller keeps it in place.
+                earliest = earliest.min(due(unsafe { deref(node) }));
+            }
+            at = Some(next).filter(|_| last != Some(next));
+        }
+        let Some(tail) = self.tails[index] else {
+            return Some(earliest);
+        };
+        let mut at = tail;
+        for _ in 0..left {
+            // SAFETY: as above.
             let linked = unsafe { deref(at) };
-            earliest = earliest.min(tick_due(linked.deadline_ns.load(Relaxed)));
+            earliest = earliest.min(due(linked));
             at = linked.next.get()?;
             if at == tail {
                 return Some(earliest);
@@ -317,10 +383,12 @@ impl Wheel {
 
     /// Deals the nodes of a slot that time has just entered out to lower levels, in their order.
     fn cascade(&mut self, index: usize) {
-        let Some(tail) = self.tails[index].take() else {
+        self.set_vacant(index);
+        let tail = self.tails[index].take();
+        self.deal_sheaves(index);
+        let Some(tail) = tail else {
             return;
         };
-        self.set_vacant(index);
         warm_up(tail);
         // SAFETY: linked until now, so `insert`'s caller keeps it in place.
         let mut next = unsafe { deref(tail) }.next.get();
@@ -333,11 +401,53 @@ impl Wheel {
         }
     }
 
-    /// Appends a node to the slot it belongs in. `linked` is `node`, dereferenced.
+    /// Deals out what a slot has in sheaves, which is what was inserted first.
+    fn deal_sheaves(&mut self, index: usize) {
+        let sheaves = self.sheaves.as_mut();
+        let Some(last) = sheaves.and_then(|sheaves| sheaves.lasts[index].take()) else {
+            return;
+        };
+        // SAFETY: of this wheel's sheaves.
+        let mut at = unsafe { sheaf::deref(last) }.next();
+        while let Some(this) = at {
+            // SAFETY: as above; and `link` reuses only those that have been given back.
+            let sheaf = unsafe { sheaf::deref(this) };
+            let next = sheaf.next().filter(|_| this != last);
+            at = next;
+            // SAFETY: as above.
+            let coming = next.map(|next| unsafe { sheaf::deref(next) });
+            for ahead in 0..PLACES {
+                if let Some(coming) = coming {
+                    coming.fetch(ahead);
+                }
+                let Some(node) = sheaf.node(ahead) else {
+                    continue;
+                };
+                // SAFETY: linked until now, so `insert`'s caller keeps it in place.
+                let detached = unsafe { deref(node) };
+                self.link(node, detached);
+                self.cascades += 1;
+            }
+            if let Some(sheaves) = &mut self.sheaves {
+                sheaves.give_back(this);
+            }
+        }
+    }
+
+    /// Puts a node into the slot it belongs in, as its last. `linked` is `node`, dereferenced.
     #[inline]
     fn link(&mut self, node: NonNull<TimerNode>, linked: &TimerNode) {
-        let index = self.place(tick_due(linked.deadline_ns.load(Relaxed)));
-        let before = self.tails[index].replace(node);
+        let index = self.place(due(linked));
+        let before = self.tails[index];
+        // What is in a list came after what is in the sheaves.
+        if before.is_none()
+            && let Some(place) = self.file(index, node)
+        {
+            linked.next.set(Some(IN_SHEAF));
+            linked.prev.set(Some(place));
+            return;
+        }
+        self.tails[index] = Some(node);
         linked.prev.set(before);
         if let Some(before) = before {
             // SAFETY: a linked node, so `insert`'s caller keeps it in place.
@@ -345,10 +455,73 @@ impl Wheel {
             linked.next.set(first);
         } else {
             linked.next.set(Some(node));
-            let (word, level) = (index / 64, level_of(index));
-            self.occupied[word] |= 1 << (index % 64);
-            self.words[level] |= 1 << (word - FIRSTS[level] as usize / 64);
-            self.levels |= 1 << level;
+            self.set_occupied(index);
+        }
+    }
+
+    /// Puts a node into a slot's last sheaf, or a new one, if there is room without allocating. Returns the address of the place.
+    #[inline]
+    fn file(&mut self, index: usize, node: NonNull<TimerNode>) -> Option<NonNull<TimerNode>> {
+        let sheaves = self.sheaves.as_mut()?;
+        let last = sheaves.lasts[index];
+        // SAFETY: of this wheel's sheaves.
+        let room = last.filter(|&last| !unsafe { sheaf::deref(last) }.is_full());
+        let sheaf = match room {
+            Some(sheaf) => sheaf,
+            None => sheaves.add(index)?,
+        };
+        let place = Sheaf::push(sheaf, node);
+        if last.is_none() {
+            self.set_occupied(index);
+        }
+        Some(place.cast())
+    }
+
+    /// The last sheaf of a slot.
+    #[inline]
+    fn last_sheaf(&self, index: usize) -> Option<NonNull<Sheaf>> {
+        self.sheaves.as_ref()?.lasts[index]
+    }
+
+    /// Whether a slot has a node.
+    #[inline]
+    fn is_occupied(&self, index: usize) -> bool {
+        self.occupied[index / 64] & 1 << (index % 64) != 0
+    }
+
+    /// Takes the first node out of a slot, if it has any.
+    #[inline]
+    fn take_first(&mut self, index: usize) -> Option<NonNull<TimerNode>> {
+        let Some(last) = self.last_sheaf(index) else {
+            let tail = self.tails[index]?;
+            return Some(self.unlink_first(index, tail));
+        };
+        // SAFETY: of this wheel's sheaves.
+        let first = unsafe { sheaf::deref(last) }.next()?;
+        // SAFETY: as above.
+        let sheaf = unsafe { sheaf::deref(first) };
+        let node = sheaf.pop()?;
+        // SAFETY: a linked node, so `insert`'s caller keeps it in place.
+        let linked = unsafe { deref(node) };
+        linked.next.set(None);
+        linked.prev.set(None);
+        self.len -= 1;
+        if sheaf.live() == 0 {
+            if let Some(next) = sheaf.next() {
+                // SAFETY: of this wheel's sheaves.
+                unsafe { sheaf::deref(next) }.fetch_first();
+            }
+            self.drop_empty(first, index);
+        }
+        Some(node)
+    }
+
+    /// Frees a sheaf of a slot that has no node any more.
+    fn drop_empty(&mut self, sheaf: NonNull<Sheaf>, index: usize) {
+        let sheaves = self.sheaves.as_mut();
+        let is_last = sheaves.is_some_and(|sheaves| sheaves.drop_empty(sheaf, index));
+        if is_last && self.tails[index].is_none() {
+            self.set_vacant(index);
         }
     }
 
@@ -362,7 +535,9 @@ impl Wheel {
         let next = linked.next.take();
         if first == tail {
             self.tails[index] = None;
-            self.set_vacant(index);
+            if self.last_sheaf(index).is_none() {
+                self.set_vacant(index);
+            }
         } else if let Some(next) = next {
             last.next.set(Some(next));
             // SAFETY: as for the last one.
@@ -374,7 +549,20 @@ impl Wheel {
 
     /// Takes a linked node out of its slot. `linked` is `node`, dereferenced.
     fn unlink(&mut self, node: NonNull<TimerNode>, linked: &TimerNode) {
-        let index = self.place(tick_due(linked.deadline_ns.load(Relaxed)));
+        let index = self.place(due(linked));
+        if linked.next.get() == Some(IN_SHEAF) {
+            linked.next.set(None);
+            if let Some(place) = linked.prev.take() {
+                self.len -= 1;
+                // SAFETY: the place that `link` noted, of this wheel's sheaves.
+                let sheaf = unsafe { Sheaf::clear(place.cast()) };
+                // SAFETY: of this wheel's sheaves.
+                if unsafe { sheaf::deref(sheaf) }.live() == 0 {
+                    self.drop_empty(sheaf, index);
+                }
+            }
+            return;
+        }
         let Some(tail) = self.tails[index] else {
             return;
         };
@@ -392,6 +580,15 @@ impl Wheel {
             unsafe { deref(next) }.prev.set(Some(prev));
         }
         self.len -= 1;
+    }
+
+    /// Notes that a slot has its first node.
+    #[inline]
+    fn set_occupied(&mut self, index: usize) {
+        let (word, level) = (index / 64, level_of(index));
+        self.occupied[word] |= 1 << (index % 64);
+        self.words[level] |= 1 << (word - FIRSTS[level] as usize / 64);
+        self.levels |= 1 << level;
     }
 
     /// Notes that a slot has lost its last node.
@@ -486,6 +683,12 @@ fn level_of(index: usize) -> usize {
 /// The given digit of a tick.
 fn digit(tick: u64, level: usize) -> usize {
     (tick >> SHIFTS[level]) as usize & ((1 << BITS[level]) - 1)
+}
+
+/// The tick at which a node is due.
+#[inline]
+fn due(linked: &TimerNode) -> u64 {
+    tick_due(linked.deadline_ns.load(Relaxed))
 }
 
 /// The tick at which a deadline is due: rounded up, so that it is never early.

@@ -13,6 +13,9 @@ use std::ptr::NonNull;
 
 use sinew_core::timer::{TICK_NS, TimerNode, Wheel};
 
+/// Enough for a wheel to count them as many.
+const CROWD: usize = 64;
+
 /// A wheel and the nodes that may be linked into it.
 pub(crate) struct Rig {
     pub(crate) wheel: Wheel,
@@ -26,6 +29,21 @@ impl Rig {
             wheel: Wheel::new(now_ns),
             nodes,
         }
+    }
+
+    /// As `new`, of a wheel that has had many timers and keeps them side by side from here on.
+    pub(crate) fn crowded(nodes: usize, now_ns: u64) -> Self {
+        let mut rig = Self::new(nodes.max(CROWD), now_ns);
+        (0..CROWD).for_each(|id| rig.insert_reserving(id, u64::MAX));
+        rig.wheel.reserve();
+        (0..CROWD).for_each(|id| assert!(rig.remove(id)));
+        rig
+    }
+
+    /// As `insert`, after a `reserve`.
+    pub(crate) fn insert_reserving(&mut self, id: usize, deadline_ns: u64) {
+        self.wheel.reserve();
+        self.insert(id, deadline_ns);
     }
 
     pub(crate) fn node(&self, id: usize) -> &TimerNode {

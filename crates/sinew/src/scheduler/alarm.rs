@@ -7,18 +7,23 @@
 //! - I1. A node in a scheduler's wheel is a block's or an alarm's, and its address tells which: the two lie at different places modulo
 //!   16, where both records begin.
 //! - I2. A linked alarm's scheduler is alive: what is linked still when that ends is taken out of the wheel.
-//! - I3. The callback is in its place until `scheduler` is cleared, by whoever moves it out: to run it, or to drop it. Of the alarm nothing
+//! - I3. The callback is in its place until `ways` is cleared, by whoever moves it out: to run it, or to drop it. Of the alarm nothing
 //!   is touched from there on, as the callback may own it.
 #![expect(unsafe_code, reason = "finds a timer's owner by its address")]
 
-use std::alloc::{Layout, dealloc};
+mod home;
+
 use std::cell::Cell;
-use std::mem::{ManuallyDrop, offset_of};
+use std::marker::PhantomData;
+use std::mem::{MaybeUninit, offset_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use sinew_core::timer::{TimerNode, with_slack};
 use sinew_core::wait::{Claim, Reason};
+
+pub(crate) use home::Alarms;
+use home::Home;
 
 use crate::scheduler::block::Block;
 use crate::scheduler::{BUDGET, Scheduler, unhandled};
@@ -30,47 +35,57 @@ const BATCH: u32 = BUDGET;
 const OF_BLOCK: usize = offset_of!(Block, timer) % 16;
 const _: () = assert!(OF_BLOCK.is_multiple_of(8));
 
-/// A callback's timer, at the head of a record that knows the callback's type.
-#[repr(C, align(16))]
+/// How many words a callback may take that lies in its alarm; a larger one has a box of its own.
+const WORDS: usize = 3 - APART;
+/// See I1: a word that keeps the two apart, if need be.
+const APART: usize = (OF_BLOCK == 0) as usize;
+
+/// A callback's timer: one cache line.
+#[repr(C, align(64))]
 pub(crate) struct Alarm {
-    /// I1.
-    _apart: [u64; (OF_BLOCK == 0) as usize],
+    _apart: [u64; APART],
     node: TimerNode,
-    /// Null once the callback has been moved out.
-    scheduler: Cell<*const Scheduler>,
-    ways: &'static Ways,
+    home: NonNull<Home>,
+    /// None once the callback has been moved out.
+    ways: Cell<Option<&'static Ways>>,
+    callback: [MaybeUninit<u64>; WORDS],
 }
 
-/// The functions that know the type.
+const _: () = assert!(size_of::<Alarm>() == 64);
+
+/// The functions that know the callback's type, for an alarm that has it still.
 struct Ways {
     /// Moves the callback out and runs it.
     run: unsafe fn(NonNull<Alarm>),
-    /// Frees the record, and drops the callback if it is in it.
-    free: unsafe fn(NonNull<Alarm>),
+    /// Gives the memory back, and drops the callback.
+    discard: unsafe fn(NonNull<Alarm>),
 }
 
-#[repr(C)]
-struct Typed<F> {
-    alarm: Alarm,
-    callback: ManuallyDrop<F>,
-}
+/// The ways of a callback that lies in its alarm.
+struct Typed<F>(PhantomData<F>);
 
 impl<F: FnOnce() + 'static> Typed<F> {
+    const FITS: bool = size_of::<F>() <= WORDS * 8 && align_of::<F>() <= 8;
     const WAYS: Ways = Ways {
         run: Self::run,
-        free: Self::free,
+        discard: Self::discard,
     };
+
+    /// Where the callback lies.
+    fn place(alarm: NonNull<Alarm>) -> NonNull<F> {
+        // SAFETY: inside of the alarm, at this offset.
+        unsafe { alarm.byte_add(offset_of!(Alarm, callback)) }.cast()
+    }
 
     /// # Safety
     ///
-    /// The alarm is at the head of a record of this type, and armed.
+    /// The alarm has a callback of this type.
+    #[inline]
     unsafe fn take(alarm: NonNull<Alarm>) -> F {
-        // SAFETY: inside of the record, at this offset.
-        let callback = unsafe { alarm.byte_add(offset_of!(Self, callback)) }.cast::<F>();
         // SAFETY: the caller's duty.
-        unsafe { alarm.as_ref() }.scheduler.set(ptr::null());
+        unsafe { alarm.as_ref() }.ways.set(None);
         // SAFETY: I3.
-        unsafe { callback.read() }
+        unsafe { Self::place(alarm).read() }
     }
 
     unsafe fn run(alarm: NonNull<Alarm>) {
@@ -79,14 +94,33 @@ impl<F: FnOnce() + 'static> Typed<F> {
         callback();
     }
 
-    unsafe fn free(alarm: NonNull<Alarm>) {
-        // SAFETY: the caller owns the record.
-        let is_armed = !unsafe { alarm.as_ref() }.scheduler.get().is_null();
-        // SAFETY: of this type, and armed.
-        let callback = is_armed.then(|| unsafe { Self::take(alarm) });
-        // SAFETY: allocated as a box of this type; nothing in it needs a drop any more, and nobody uses it.
-        unsafe { dealloc(alarm.as_ptr().cast(), Layout::new::<Self>()) };
+    unsafe fn discard(alarm: NonNull<Alarm>) {
+        // SAFETY: passed on to the caller.
+        let callback = unsafe { Self::take(alarm) };
+        // SAFETY: the caller owns the alarm, and it is in no wheel.
+        unsafe { Alarm::give_back(alarm) };
         drop(callback);
+    }
+
+    /// An alarm that is not armed yet. The callback fits.
+    #[inline]
+    fn alarm(home: NonNull<Home>, callback: F) -> NonNull<Alarm> {
+        debug_assert!(Self::FITS);
+        // SAFETY: the scheduler keeps its home.
+        let alarm = unsafe { home.as_ref() }.take();
+        // SAFETY: memory for one, and nobody else's.
+        unsafe {
+            alarm.write(Alarm {
+                _apart: [0; _],
+                node: TimerNode::new(),
+                home,
+                ways: Cell::new(Some(const { &Self::WAYS })),
+                callback: [MaybeUninit::uninit(); _],
+            });
+        }
+        // SAFETY: it fits.
+        unsafe { Self::place(alarm).write(callback) };
+        alarm
     }
 }
 
@@ -98,22 +132,19 @@ impl Alarm {
         deadline_ns: u64,
         callback: F,
     ) -> NonNull<Self> {
-        let record = Box::new(Typed {
-            alarm: Self {
-                _apart: [0; _],
-                node: TimerNode::new(),
-                scheduler: Cell::new(scheduler),
-                ways: const { &Typed::<F>::WAYS },
-            },
-            callback: ManuallyDrop::new(callback),
-        });
-        let alarm = NonNull::from(Box::leak(record)).cast::<Self>();
+        let home = scheduler.alarms.home(scheduler);
+        let alarm = if Typed::<F>::FITS {
+            Typed::alarm(home, callback)
+        } else {
+            Typed::alarm(home, Box::new(callback))
+        };
         let deadline_ns = with_slack(deadline_ns, scheduler.tick_ns.get());
         // SAFETY: I4 of the scheduler: one call, no user code in it.
         let wheel = unsafe { &mut *scheduler.wheel.get() };
+        wheel.reserve();
         // SAFETY: inside of the record, at this offset. The address has the right to the whole of it, which `of` relies on.
         let node = unsafe { alarm.byte_add(offset_of!(Self, node)) }.cast();
-        // SAFETY: a box does not move, and is freed only when the node is unlinked.
+        // SAFETY: an alarm does not move, and is given back only when the node is unlinked.
         unsafe { wheel.insert(node, deadline_ns) };
         alarm
     }
@@ -123,6 +154,7 @@ impl Alarm {
     /// # Safety
     ///
     /// The caller owns the alarm.
+    #[inline]
     pub(crate) unsafe fn is_armed(this: NonNull<Self>) -> bool {
         // SAFETY: the caller's.
         let alarm = unsafe { this.as_ref() };
@@ -134,19 +166,39 @@ impl Alarm {
     /// # Safety
     ///
     /// The caller owns the alarm, and does not use it any more.
+    #[inline]
     pub(crate) unsafe fn free(this: NonNull<Self>) {
         // SAFETY: the caller's.
         let alarm = unsafe { this.as_ref() };
         if alarm.node.is_linked() {
+            // SAFETY: an alarm keeps its home.
+            let scheduler = unsafe { alarm.home.as_ref() }.scheduler();
             // SAFETY: I2.
-            let scheduler = unsafe { &*alarm.scheduler.get() };
+            let scheduler = unsafe { &*scheduler };
             // SAFETY: I4 of the scheduler.
             let wheel = unsafe { &mut *scheduler.wheel.get() };
             // SAFETY: it is in this wheel.
             unsafe { wheel.remove(NonNull::from(&alarm.node)) };
         }
-        // SAFETY: the record is the caller's to free, and in no wheel.
-        unsafe { (alarm.ways.free)(this) };
+        match alarm.ways.get() {
+            // SAFETY: of this type; the record is the caller's to free, and in no wheel.
+            Some(ways) => unsafe { (ways.discard)(this) },
+            // SAFETY: as above.
+            None => unsafe { Self::give_back(this) },
+        }
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    ///
+    /// It is the caller's, in no wheel, and its callback has been moved out.
+    #[inline]
+    unsafe fn give_back(this: NonNull<Self>) {
+        // SAFETY: the caller's.
+        let home = unsafe { this.as_ref() }.home;
+        // SAFETY: an alarm keeps its home; nothing in it needs a drop.
+        unsafe { Home::give_back(home, this) };
     }
 
     /// The alarm that a node is of, if it is not a block's.
@@ -215,15 +267,18 @@ impl Scheduler {
     pub(super) fn give_alarms_up(&mut self) {
         let wheel = self.wheel.get_mut();
         while wheel.pop_due(u64::MAX).is_some() {}
+        self.alarms.give_up();
     }
 }
 
 /// Runs a callback that is due. Its panic goes where those go that nobody joins.
 fn ring(alarm: NonNull<Alarm>) {
     // SAFETY: it was in the wheel until now, so it is armed, and its owner has not freed it.
-    let run = unsafe { alarm.as_ref() }.ways.run;
-    // SAFETY: as above; `run` is of its type.
-    let run = || unsafe { run(alarm) };
+    let Some(ways) = unsafe { alarm.as_ref() }.ways.get() else {
+        return;
+    };
+    // SAFETY: as above; they are of its type.
+    let run = || unsafe { (ways.run)(alarm) };
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         unhandled::report_contained(0, payload);
     }

@@ -157,6 +157,7 @@ pub struct Scheduler {
     /// The time as of the last look at the clock: what wait records call "since".
     tick_ns: Cell<u64>,
     wheel: UnsafeCell<Wheel>,
+    alarms: alarm::Alarms,
     stacks: UnsafeCell<StackCache>,
     dying: Cell<Option<Stack>>,
     driver: RefCell<Box<dyn Driver>>,
@@ -215,6 +216,7 @@ impl Scheduler {
             granted: Cell::new(0),
             tick_ns: Cell::new(now_ns),
             wheel: UnsafeCell::new(Wheel::new(now_ns)),
+            alarms: alarm::Alarms::new(),
             stacks: UnsafeCell::new(StackCache::new(stack_plan.limits)),
             dying: Cell::new(None),
             driver: RefCell::new(driver),

@@ -134,8 +134,8 @@ pub fn find(id: u64) -> Option<Info> {
 
 /// What the block says, unless it is free, has ended, or changes faster than it can be read.
 pub(super) fn info(block: &Block) -> Option<Info> {
-    let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp) = block
-        .read(|| {
+    let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp, stack) =
+        block.read(|| {
             let is_armed = block.waiter.word.is_armed();
             // ORDERING: pairs with the fence in `PublishedKind::clear`: the kind is not older than the arming.
             fence(Acquire);
@@ -157,6 +157,7 @@ pub(super) fn info(block: &Block) -> Option<Info> {
                 // ORDERING: Acquire orders this before the name and the stack are looked at.
                 block.is_done(),
                 stack_pointer(block),
+                block.stack_words(),
             )
         })?;
     if id == 0 || done {
@@ -176,7 +177,22 @@ pub(super) fn info(block: &Block) -> Option<Info> {
         (None, true) => State::Running,
         (None, false) => State::Ready,
     };
-    let slot = started.then(|| stack::lookup(sp)).flatten();
+    // SAFETY: read under the sequence.
+    let highest = unsafe { Block::highest_of(stack) };
+    let (slot, sp) = match started.then_some((state, highest)) {
+        // It may not have stopped yet, and what its context has is of an earlier coroutine then.
+        Some((State::Running, Some(highest))) => {
+            let own = stack::lookup(highest);
+            let sp = if stack::lookup(sp) == own {
+                sp
+            } else {
+                highest + 1
+            };
+            (own, sp)
+        }
+        Some(_) => (stack::lookup(sp), sp),
+        None => (None, sp),
+    };
     let name = block.name();
     // The name was read after the rest: it is this coroutine's only if the block still is.
     let name = if block.id.load(Relaxed) == id {

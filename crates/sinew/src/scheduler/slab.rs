@@ -11,7 +11,7 @@
 //! Recycling costs no system call and no lock while a scheduler's own list has a block.
 #![expect(unsafe_code, reason = "carves typed blocks out of raw chunks")]
 
-use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
@@ -21,30 +21,31 @@ use std::sync::{Mutex, PoisonError};
 
 use sinew_core::inbox::Link;
 
-use crate::scheduler::block::{Block, BlockRef};
+use crate::scheduler::block::{Block, BlockRef, GROUP_BLOCKS, HALF_BYTES};
 use crate::scheduler::park_cell::Park;
 use crate::scheduler::{current, unhandled};
 use crate::sys::ahead::{self, PAGE_BYTES};
+use crate::sys::zeroed;
 
-/// Blocks in the first chunk; each later one is twice the one before, up to the most.
-const CHUNK_BLOCKS_MIN: usize = 256;
+/// Groups in the largest chunk; the first has one, each later one twice as many as the one before.
 // PERF: small pages. Huge ones made 1,000,000 spawns a third faster (155 ns each, not 222) while the machine had them at hand, and twice as slow on a
 // virtual machine that gives free huge pages back to its host and has to ask for them again.
-const CHUNK_BLOCKS_MAX: usize = 16 * 1024;
+const CHUNK_GROUPS_MAX: usize = 32;
 /// How many blocks a scheduler takes from the global list at a time.
 const BATCH: usize = 64;
-// PERF: to bring a fresh page in takes 1.0 µs in a call for sixteen of them, and 1.4 to 1.8 by a fault for each, on a virtual machine: 25 to 50 ns
-// of a spawn.
-/// How many fresh blocks the memory is brought in for at a time, in chunks of at least four times as many.
-const AHEAD: usize = 256;
+// PERF: to bring a fresh page in takes 1.0 µs in a call for sixteen of them, and 1.4 to 1.8 by a fault for each, on a virtual machine.
+/// The least number of groups of a chunk whose near halves are brought in, a group at a time.
+const AHEAD_GROUPS_MIN: usize = 4;
+/// What a group takes.
+const GROUP_BYTES: usize = 2 * GROUP_BLOCKS * HALF_BYTES;
 /// How many free blocks a scheduler keeps.
 const KEPT_MAX: usize = 64 * 1024;
 /// How many blocks more it gives back at a time.
 const SURPLUS_MAX: usize = 1024;
 
 struct Chunk {
-    blocks: NonNull<Block>,
-    len: usize,
+    memory: NonNull<u8>,
+    groups: usize,
     used: AtomicUsize,
     next: *const Chunk,
 }
@@ -80,6 +81,20 @@ pub(crate) struct Free {
 
 // SAFETY: the blocks in the chain belong to whoever owns the chain.
 unsafe impl Send for Chain {}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.groups * GROUP_BLOCKS
+    }
+
+    /// Where a block is, of those below `len`.
+    fn block(&self, index: usize) -> NonNull<Block> {
+        debug_assert!(index < self.len());
+        let offset = index / GROUP_BLOCKS * GROUP_BYTES + index % GROUP_BLOCKS * HALF_BYTES;
+        // SAFETY: inside of the chunk.
+        unsafe { self.memory.add(offset) }.cast()
+    }
+}
 
 impl Chain {
     const fn new() -> Self {
@@ -205,55 +220,43 @@ fn carve(count: usize) -> impl DoubleEndedIterator<Item = NonNull<Block>> {
     let newest = CHUNKS.load(Relaxed);
     // SAFETY: chunks are never freed.
     let chunk = match unsafe { newest.as_ref() } {
-        Some(chunk) if chunk.used.load(Relaxed) < chunk.len => chunk,
+        Some(chunk) if chunk.used.load(Relaxed) < chunk.len() => chunk,
         newest => add_chunk(newest),
     };
     let used = chunk.used.load(Relaxed);
-    let fresh = used..chunk.len.min(used + count);
-    if used.is_multiple_of(AHEAD) && chunk.len >= 4 * AHEAD {
+    if used.is_multiple_of(GROUP_BLOCKS) && chunk.groups >= AHEAD_GROUPS_MIN {
         bring_in(chunk, used);
     }
-    // SAFETY: below `len`.
-    let blocks = fresh
-        .clone()
-        .map(|index| unsafe { chunk.blocks.add(index) });
+    let fresh = used..chunk.len().min(used + count);
+    let blocks = fresh.clone().map(|index| chunk.block(index));
     for block in blocks.clone() {
-        // SAFETY: aligned, in bounds, not yet initialised, nobody else's.
-        unsafe { block.write(Block::new()) };
+        // SAFETY: in the zeroed memory of a chunk, not yet in use, nobody else's.
+        unsafe { Block::lay(block) };
     }
     // ORDERING: Release publishes the initialised blocks to listings (I2).
     chunk.used.store(fresh.end, Release);
     blocks
 }
 
-/// Has the memory of the next blocks brought in, the whole pages of it.
+/// Has the memory of a group's near halves brought in, given the first: all pages that they begin in.
 #[cold]
-fn bring_in(chunk: &Chunk, used: usize) {
-    // SAFETY: below `len`.
-    let start = unsafe { chunk.blocks.add(used) }.cast::<u8>();
-    let below = start.align_offset(PAGE_BYTES);
-    let bytes = AHEAD.min(chunk.len - used) * size_of::<Block>();
-    if let Some(bytes) = bytes.checked_sub(below) {
-        // SAFETY: inside of the chunk.
-        let start = unsafe { start.add(below) };
-        ahead::bring_in(start, bytes - bytes % PAGE_BYTES);
-    }
+fn bring_in(chunk: &Chunk, first: usize) {
+    let bytes = GROUP_BLOCKS * HALF_BYTES;
+    // Inside of the group: behind them are the far halves.
+    ahead::bring_in(
+        chunk.block(first).cast(),
+        bytes.next_multiple_of(PAGE_BYTES),
+    );
 }
 
 fn add_chunk(newest: Option<&'static Chunk>) -> &'static Chunk {
-    let len = newest.map_or(CHUNK_BLOCKS_MIN, |chunk| {
-        (chunk.len * 2).min(CHUNK_BLOCKS_MAX)
-    });
-    let layout = Layout::array::<Block>(len).unwrap_or_else(|_| unreachable!("a few megabytes"));
-    // SAFETY: the layout is not empty.
-    let memory = unsafe { alloc(layout) };
-    let Some(blocks) = NonNull::new(memory.cast::<Block>()) else {
-        handle_alloc_error(layout)
-    };
+    let groups = newest.map_or(1, |chunk| (chunk.groups * 2).min(CHUNK_GROUPS_MAX));
+    let memory = zeroed::pages(groups * GROUP_BYTES)
+        .unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; GROUP_BYTES]>()));
     let next = newest.map_or(ptr::null(), ptr::from_ref);
     let chunk: &'static Chunk = Box::leak(Box::new(Chunk {
-        blocks,
-        len,
+        memory,
+        groups,
         used: AtomicUsize::new(0),
         next,
     }));
@@ -296,8 +299,7 @@ impl Iterator for Cursor {
             let chunk = unsafe { self.chunk.as_ref() }?;
             // ORDERING: Acquire pairs with the Release in `carve`.
             if self.index < chunk.used.load(Acquire) {
-                // SAFETY: below `used`.
-                let block = unsafe { chunk.blocks.add(self.index) };
+                let block = chunk.block(self.index);
                 self.index += 1;
                 // SAFETY: I1, I2.
                 return Some(unsafe { &*block.as_ptr() });

@@ -6,7 +6,8 @@
 //! Invariants
 //! - I1. A block's memory stays a block for the life of the process, so a listing may read the atomic fields of any block at
 //!   any time, and a waker may look at one that has just ended.
-//! - I2. Only blocks below a chunk's `used` have been initialised.
+//! - I2. Blocks that are not below a chunk's `used` are all zeros. Those below have been laid, or are in a scheduler's hands to be: zeros too, which to a
+//!   listing are those of a free block.
 //!
 //! Recycling costs no system call and no lock while a scheduler's own list has a block.
 #![expect(unsafe_code, reason = "carves typed blocks out of raw chunks")]
@@ -21,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sinew_core::inbox::Link;
 
-use crate::scheduler::block::{Block, BlockRef, GROUP_BLOCKS, HALF_BYTES};
+use crate::scheduler::block::{Block, BlockRef, GROUP_BLOCKS, HALF_BYTES, PAYLOAD_BYTES};
 use crate::scheduler::park_cell::Park;
 use crate::scheduler::{current, unhandled};
 use crate::sys::ahead::{self, PAGE_BYTES};
@@ -31,7 +32,7 @@ use crate::sys::zeroed;
 // PERF: small pages. Huge ones made 1,000,000 spawns a third faster (155 ns each, not 222) while the machine had them at hand, and twice as slow on a
 // virtual machine that gives free huge pages back to its host and has to ask for them again.
 const CHUNK_GROUPS_MAX: usize = 32;
-/// How many blocks a scheduler takes from the global list at a time.
+/// How many blocks a scheduler takes at a time from the global list, at least if they are there, or of those that were never in use, at most.
 const BATCH: usize = 64;
 // PERF: to bring a fresh page in takes 1.0 µs in a call for sixteen of them, and 1.4 to 1.8 by a fault for each, on a virtual machine.
 /// The least number of groups of a chunk whose near halves are brought in, a group at a time.
@@ -58,9 +59,8 @@ unsafe impl Send for Chunk {}
 /// The newest chunk; the older ones follow by `next`. Read without a lock by listings.
 static CHUNKS: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
 
-/// The free blocks that no scheduler has, chained by their links. The lock also serialises the growth of
-/// chunks.
-static GLOBAL: Mutex<Chain> = Mutex::new(Chain::new());
+/// The free blocks that no scheduler has. The lock also serialises the growth of chunks.
+static GLOBAL: Mutex<Chains> = Mutex::new(Chains::new());
 
 /// A chain of free blocks.
 #[derive(Debug)]
@@ -71,16 +71,29 @@ struct Chain {
     len: Cell<usize>,
 }
 
+/// Chains that are given and taken whole. The first block of each has in its payload, which is empty: the first link of the chain below; the last
+/// link of its own; the length of it.
+///
+/// PERF: to take blocks out of one long chain is to walk it, and each step a cache miss: 30 ns of a spawn.
+#[derive(Debug)]
+struct Chains {
+    top: Cell<*mut Link>,
+}
+
 /// The free blocks of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Free {
     kept: Chain,
     /// What is more than it keeps, on its way to the global list.
     surplus: Chain,
+    /// Blocks that were never in use, side by side: the first, and how many.
+    fresh: Cell<(*mut Block, usize)>,
 }
 
 // SAFETY: the blocks in the chain belong to whoever owns the chain.
 unsafe impl Send for Chain {}
+// SAFETY: as above.
+unsafe impl Send for Chains {}
 
 impl Chunk {
     fn len(&self) -> usize {
@@ -142,11 +155,76 @@ impl Chain {
     }
 }
 
+impl Chains {
+    const fn new() -> Self {
+        let top = Cell::new(ptr::null_mut());
+        Self { top }
+    }
+
+    /// What the first block of a chain says.
+    ///
+    /// # Safety
+    ///
+    /// The block is free, and the caller's.
+    unsafe fn words(first: NonNull<Link>) -> *mut [*mut Link; PAYLOAD_BYTES / 8] {
+        // SAFETY: all links here are blocks'.
+        let block = unsafe { Block::of_link(first) };
+        // SAFETY: never unmapped.
+        unsafe { block.as_ref() }.payload.get().cast()
+    }
+
+    /// Puts a whole chain on top. None of it is left.
+    fn push(&self, chain: &Chain) {
+        let Some(first) = NonNull::new(chain.head.replace(ptr::null_mut())) else {
+            return;
+        };
+        let len = ptr::without_provenance_mut(chain.len.replace(0));
+        let below = self.top.replace(first.as_ptr());
+        // SAFETY: the chain's blocks are free, and it owns them.
+        let words = unsafe { Self::words(first) };
+        // SAFETY: nobody else touches it.
+        unsafe { words.write([below, chain.tail.get(), len]) };
+    }
+
+    /// Takes the chain on top over into another.
+    fn pop_into(&self, chain: &Chain) -> bool {
+        let Some(first) = NonNull::new(self.top.get()) else {
+            return false;
+        };
+        // SAFETY: the blocks are free, and these chains own them.
+        let words = unsafe { Self::words(first) };
+        // SAFETY: written when the chain was put here.
+        let [below, tail, len] = unsafe { words.read() };
+        self.top.set(below);
+        chain.take_over(&Chain {
+            head: Cell::new(first.as_ptr()),
+            tail: Cell::new(tail),
+            len: Cell::new(len.addr()),
+        });
+        true
+    }
+
+    fn push_one(&self, block: NonNull<Block>) {
+        let one = Chain::new();
+        one.push(block);
+        self.push(&one);
+    }
+
+    fn pop_one(&self) -> Option<NonNull<Block>> {
+        let some = Chain::new();
+        self.pop_into(&some);
+        let block = some.pop();
+        self.push(&some);
+        block
+    }
+}
+
 impl Free {
     pub(super) const fn new() -> Self {
         Self {
             kept: Chain::new(),
             surplus: Chain::new(),
+            fresh: Cell::new((ptr::null_mut(), 0)),
         }
     }
 
@@ -157,16 +235,19 @@ impl Free {
         } else {
             self.surplus.push(block);
             if self.surplus.len.get() == SURPLUS_MAX {
-                lock_global().take_over(&self.surplus);
+                lock_global().push(&self.surplus);
             }
         }
     }
 
     /// Gives everything back to the global list. At a scheduler's end.
     pub(super) fn give_back(&self) {
+        while let Some(block) = self.take_fresh() {
+            self.kept.push(block);
+        }
         let global = lock_global();
-        global.take_over(&self.surplus);
-        global.take_over(&self.kept);
+        global.push(&self.surplus);
+        global.push(&self.kept);
     }
 
     /// A block for a new coroutine, with one reference, which the caller owns.
@@ -174,26 +255,42 @@ impl Free {
     pub(super) fn take(&self) -> NonNull<Block> {
         match self.kept.pop() {
             Some(block) => block,
-            None => self.refill(),
+            None => self.take_more(),
         }
+    }
+
+    #[inline(never)]
+    fn take_more(&self) -> NonNull<Block> {
+        self.take_fresh().unwrap_or_else(|| self.refill())
+    }
+
+    fn take_fresh(&self) -> Option<NonNull<Block>> {
+        let (first, len) = self.fresh.get();
+        if len == 0 {
+            return None;
+        }
+        let block = NonNull::new(first)?;
+        self.fresh
+            .set((first.wrapping_byte_add(HALF_BYTES), len - 1));
+        // SAFETY: in the zeroed memory of a chunk, not yet in use, nobody else's.
+        unsafe { Block::lay(block) };
+        Some(block)
     }
 
     #[cold]
     fn refill(&self) -> NonNull<Block> {
         let kept = &self.kept;
         kept.take_over(&self.surplus);
-        let global = lock_global();
-        while kept.len.get() < BATCH
-            && let Some(block) = global.pop()
-        {
-            kept.push(block);
+        if kept.len.get() == 0 {
+            let global = lock_global();
+            while kept.len.get() < BATCH && global.pop_into(kept) {}
+            if kept.len.get() == 0 {
+                let (first, len) = carve(BATCH);
+                self.fresh.set((first.as_ptr(), len));
+            }
         }
-        if kept.len.get() < BATCH {
-            // The last one first, so that new blocks are used in the order of their addresses.
-            carve(BATCH).rev().for_each(|block| kept.push(block));
-        }
-        drop(global);
         kept.pop()
+            .or_else(|| self.take_fresh())
             .unwrap_or_else(|| unreachable!("a batch was added"))
     }
 }
@@ -203,19 +300,23 @@ pub(super) fn take() -> NonNull<Block> {
     let here = current::with_scheduler(|scheduler| scheduler.free_blocks().take());
     here.unwrap_or_else(|| {
         let global = lock_global();
-        let block = global.pop().or_else(|| carve(1).next());
-        block.unwrap_or_else(|| unreachable!("a chunk has room for one"))
+        global.pop_one().unwrap_or_else(|| {
+            let (block, _one) = carve(1);
+            // SAFETY: in the zeroed memory of a chunk, not yet in use, nobody else's.
+            unsafe { Block::lay(block) };
+            block
+        })
     })
 }
 
-fn lock_global() -> std::sync::MutexGuard<'static, Chain> {
+fn lock_global() -> std::sync::MutexGuard<'static, Chains> {
     // A panic cannot come between the two stores of a push or pop.
     GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Initialises more blocks of the newest chunk, or of a new one: at least one and at most `count`. The caller holds the
-/// global lock.
-fn carve(count: usize) -> impl DoubleEndedIterator<Item = NonNull<Block>> {
+/// Takes more blocks of the newest chunk, or of a new one, into use: at least one and at most `count`, side by side. They are yet to be
+/// [laid](Block::lay). The caller holds the global lock.
+fn carve(count: usize) -> (NonNull<Block>, usize) {
     // ORDERING: Relaxed: written under the global lock only.
     let newest = CHUNKS.load(Relaxed);
     // SAFETY: chunks are never freed.
@@ -227,15 +328,10 @@ fn carve(count: usize) -> impl DoubleEndedIterator<Item = NonNull<Block>> {
     if used.is_multiple_of(GROUP_BLOCKS) && chunk.groups >= AHEAD_GROUPS_MIN {
         bring_in(chunk, used);
     }
-    let fresh = used..chunk.len().min(used + count);
-    let blocks = fresh.clone().map(|index| chunk.block(index));
-    for block in blocks.clone() {
-        // SAFETY: in the zeroed memory of a chunk, not yet in use, nobody else's.
-        unsafe { Block::lay(block) };
-    }
-    // ORDERING: Release publishes the initialised blocks to listings (I2).
-    chunk.used.store(fresh.end, Release);
-    blocks
+    let len = count.min(GROUP_BLOCKS - used % GROUP_BLOCKS);
+    // ORDERING: Release, as in `add_chunk`: the memory is there.
+    chunk.used.store(used + len, Release);
+    (chunk.block(used), len)
 }
 
 /// Has the memory of a group's near halves brought in, given the first: all pages that they begin in.
@@ -340,7 +436,7 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
     }
     let kept = current::with_scheduler(|scheduler| scheduler.free_blocks().push(block));
     if kept.is_none() {
-        lock_global().push(block);
+        lock_global().push_one(block);
     }
 }
 

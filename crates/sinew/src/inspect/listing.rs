@@ -178,20 +178,11 @@ pub(super) fn info(block: &Block) -> Option<Info> {
         (None, false) => State::Ready,
     };
     // SAFETY: read under the sequence.
-    let highest = unsafe { Block::highest_of(stack) };
-    let (slot, sp) = match started.then_some((state, highest)) {
-        // It may not have stopped yet, and what its context has is of an earlier coroutine then.
-        Some((State::Running, Some(highest))) => {
-            let own = stack::lookup(highest);
-            let sp = if stack::lookup(sp) == own {
-                sp
-            } else {
-                highest + 1
-            };
-            (own, sp)
-        }
-        Some(_) => (stack::lookup(sp), sp),
-        None => (None, sp),
+    let own = unsafe { Block::highest_of(stack) };
+    let (slot, sp) = if started {
+        where_it_is(state, own, sp)
+    } else {
+        (None, 0)
     };
     let name = block.name();
     // The name was read after the rest: it is this coroutine's only if the block still is.
@@ -233,6 +224,23 @@ fn is_running(block: &Block) -> bool {
     let door = block.door.load(Relaxed);
     // SAFETY: doors are never freed.
     unsafe { door.as_ref() }.is_some_and(|door| ptr::eq(door.running(), block))
+}
+
+/// The stack of a coroutine that has started, and where on it it last stopped. `own` is an address on its own stack.
+fn where_it_is(state: State, own: Option<usize>, sp: usize) -> (Option<SlotRef>, usize) {
+    match own {
+        // It may not have stopped yet, and what its context has is of an earlier coroutine then.
+        Some(own) if state == State::Running => {
+            let slot = stack::lookup(own);
+            let sp = if stack::lookup(sp) == slot {
+                sp
+            } else {
+                own + 1
+            };
+            (slot, sp)
+        }
+        _ => (stack::lookup(sp), sp),
+    }
 }
 
 /// Where the coroutine's stack pointer was when it last stopped.

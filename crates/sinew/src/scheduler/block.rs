@@ -508,15 +508,13 @@ mod tests {
         // SAFETY: just made.
         let block = unsafe { at.as_ref() };
         // SAFETY: nobody else looks.
-        unsafe {
-            let context = *block.context.get();
-            assert_eq!(
-                (context.fp, context.ip, context.sp, context.bx),
-                (0, 0, 0, 0)
-            );
-            assert!((*block.stack.get()).is_none());
-            assert!(!block.node.is_linked());
-        }
+        let context = unsafe { *block.context.get() };
+        let words = (context.fp, context.ip, context.sp, context.bx);
+        assert_eq!(words, (0, 0, 0, 0));
+        // SAFETY: as above.
+        assert!(unsafe { &*block.stack.get() }.is_none());
+        // SAFETY: as above.
+        assert!(!unsafe { block.node.is_linked() });
         assert!(
             block
                 .joiners

@@ -5,11 +5,12 @@
 mod chance_rig;
 
 use std::cell::RefCell;
+use std::hint::spin_loop;
 use std::panic::resume_unwind;
 use std::rc::Rc;
-use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use chance_rig::Chance;
 use sinew::sync::channel::{Sender, unbounded};
 use sinew::sync::select::Selector;
 use sinew::time::now;
-use sinew::{Builder, JoinHandle, coroutine_local, run, sleep, spawn_local, yield_now};
+use sinew::{
+    Builder, JoinHandle, RunError, coroutine_local, run, sleep, spawn_local, try_run, yield_now,
+};
 
 /// Counted while it lives; its drop may wait, or panic.
 struct Value {
@@ -122,12 +125,15 @@ fn caught(f: impl FnOnce()) {
 
 type Sent = (JoinHandle<Value>, u64);
 
+/// Reports of joiners that were left waiting: nobody here waits for what does not come.
+static STUCK: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, others: &Sender<Sent>) -> Vec<Weak<str>> {
     let mut names = Vec::new();
     let until = now() + Duration::from_millis(700);
     while now() < until {
         caught(|| {
-            run(|| {
+            let ended = try_run(|| {
                 let pending = Rc::new(RefCell::new(Vec::new()));
                 for _ in 0..chance.below(200) {
                     let child = child(&mut chance, alive);
@@ -158,6 +164,9 @@ fn serve(mut chance: Chance, alive: &Arc<AtomicI64>, others: &Sender<Sent>) -> V
                     let _ = sinew::exit_all(1);
                 }
             });
+            if let Err(RunError::Deadlock(deadlock)) = ended {
+                STUCK.lock().unwrap().push(deadlock.to_string());
+            }
         });
     }
     names
@@ -196,8 +205,84 @@ fn results_go_once_whoever_joins_how() {
         });
         servers.map(|server| server.join().unwrap())
     });
+    assert_eq!(*STUCK.lock().unwrap(), [""; 0]);
     assert_eq!(alive.load(SeqCst), 0);
     // A name goes with the last reference to its coroutine.
     let is_left = |name: &&Weak<str>| name.strong_count() > 0;
     assert_eq!(names.iter().flatten().filter(is_left).count(), 0);
+}
+
+/// How often the two meet.
+const MEETINGS: usize = 50_000;
+
+/// Waits for another thread, which may have to run on this processor; gives up where the other never comes.
+fn meet(is_there: impl Fn() -> bool) {
+    let until = now() + Duration::from_secs(30);
+    let mut looks = 0_u32;
+    while !is_there() {
+        looks += 1;
+        if looks.is_multiple_of(200) {
+            thread::yield_now();
+            assert!(now() < until, "the other side is stuck");
+        }
+        spin_loop();
+    }
+}
+
+fn pause(pauses: usize) {
+    (0..pauses).for_each(|_| spin_loop());
+}
+
+/// The ends of one thread's coroutines against what another thread does with their handles, at the same moment, give or take a few
+/// instructions.
+// contract: S14
+#[test]
+fn what_ends_is_joined_waited_for_and_dropped_at_the_same_moment() {
+    let alive = Arc::new(AtomicI64::new(0));
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<(JoinHandle<Value>, [usize; 3])>(1);
+    let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let other = {
+        let (begun, done) = (begun.clone(), done.clone());
+        move || {
+            for (meeting, (handle, [what, mine, theirs])) in (1..).zip(receiver) {
+                // The coroutine is there already, and goes on at this.
+                meet(|| begun.load(SeqCst) == 2 * meeting - 1);
+                begun.store(2 * meeting, SeqCst);
+                pause(mine + theirs % 2);
+                match what {
+                    0 => drop(handle),
+                    1 => assert!(handle.join().is_ok()),
+                    _ => {
+                        handle.wait().unwrap();
+                        drop(handle);
+                    }
+                }
+                done.store(meeting, SeqCst);
+            }
+        }
+    };
+    let mut chance = Chance::new();
+    let thread = thread::spawn(other);
+    run(|| {
+        for meeting in 1..=MEETINGS {
+            let [what, mine, theirs] = [3, 12, 12].map(|below| chance.below(below));
+            let (value, begun) = (Value::new(&alive, 0), begun.clone());
+            let handle = spawn_local(move || {
+                begun.store(2 * meeting - 1, SeqCst);
+                meet(|| begun.load(SeqCst) == 2 * meeting);
+                pause(theirs);
+                value
+            });
+            sender.send((handle, [what, mine, theirs])).unwrap();
+            yield_now().unwrap();
+            meet(|| done.load(SeqCst) == meeting);
+        }
+        drop(sender);
+    });
+    thread.join().unwrap();
+    assert_eq!(
+        alive.load(SeqCst),
+        0,
+        "results that are left, or dropped twice"
+    );
 }

@@ -141,8 +141,8 @@ pub struct Node {
     pub(super) inner: UnsafeCell<Inner>,
 }
 
-/// Stands in `prev` of a node that is in no queue.
-pub(super) const UNLINKED: *const Node = ptr::without_provenance(1);
+/// Stands in `prev` of a node that is in no queue; a queue is a ring, so that no node in one has it. A node of all zeros is in none.
+pub(super) const UNLINKED: *const Node = ptr::null();
 
 // SAFETY: who may touch the fields when is the protocol's matter, see the file's head.
 unsafe impl Send for Node {}

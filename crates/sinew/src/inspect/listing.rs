@@ -134,8 +134,8 @@ pub fn find(id: u64) -> Option<Info> {
 
 /// What the block says, unless it is free, has ended, or changes faster than it can be read.
 pub(super) fn info(block: &Block) -> Option<Info> {
-    let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp) = block
-        .read(|| {
+    let (id, parent, location, kind, object, owner, since_ns, until_ns, started, done, sp, stack) =
+        block.read(|| {
             let is_armed = block.waiter.word.is_armed();
             // ORDERING: pairs with the fence in `PublishedKind::clear`: the kind is not older than the arming.
             fence(Acquire);
@@ -157,6 +157,7 @@ pub(super) fn info(block: &Block) -> Option<Info> {
                 // ORDERING: Acquire orders this before the name and the stack are looked at.
                 block.is_done(),
                 stack_pointer(block),
+                block.stack_words(),
             )
         })?;
     if id == 0 || done {
@@ -176,7 +177,13 @@ pub(super) fn info(block: &Block) -> Option<Info> {
         (None, true) => State::Running,
         (None, false) => State::Ready,
     };
-    let slot = started.then(|| stack::lookup(sp)).flatten();
+    // SAFETY: read under the sequence.
+    let own = unsafe { Block::highest_of(stack) };
+    let (slot, sp) = if started {
+        where_it_is(state, own, sp)
+    } else {
+        (None, 0)
+    };
     let name = block.name();
     // The name was read after the rest: it is this coroutine's only if the block still is.
     let name = if block.id.load(Relaxed) == id {
@@ -217,6 +224,23 @@ fn is_running(block: &Block) -> bool {
     let door = block.door.load(Relaxed);
     // SAFETY: doors are never freed.
     unsafe { door.as_ref() }.is_some_and(|door| ptr::eq(door.running(), block))
+}
+
+/// The stack of a coroutine that has started, and where on it it last stopped. `own` is an address on its own stack.
+fn where_it_is(state: State, own: Option<usize>, sp: usize) -> (Option<SlotRef>, usize) {
+    match own {
+        // It may not have stopped yet, and what its context has is of an earlier coroutine then.
+        Some(own) if state == State::Running => {
+            let slot = stack::lookup(own);
+            let sp = if stack::lookup(sp) == slot {
+                sp
+            } else {
+                own + 1
+            };
+            (slot, sp)
+        }
+        _ => (stack::lookup(sp), sp),
+    }
 }
 
 /// Where the coroutine's stack pointer was when it last stopped.

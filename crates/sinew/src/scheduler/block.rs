@@ -1,14 +1,14 @@
-//! The control block of a coroutine: everything the scheduler knows of it, in four cache lines.
+//! The control block of a coroutine: everything the scheduler knows of it, in two halves of two cache lines each.
 //!
 //! Owns: the layout, and the counted reference to a block.
 //! Thread: see the table; the block's memory itself is never unmapped ([`super::slab`]).
 //!
 //! | field | who touches it |
 //! |---|---|
-//! | `context`, `timer`, `stack`, `refusals`, `payload` before the end | the owner thread |
+//! | `context`, `timer`, `refusals`, `payload` before the end | the owner thread |
 //! | `link` | whoever made the block runnable, then the owner |
 //! | `waiter`, `node` | the wait protocol, see `sinew_core::wait` |
-//! | `seq`, `kind`, `object`, `owner`, `since`, `parent`, `id`, `location` | written by the owner thread, read by listings from any |
+//! | `seq`, `stack`, `kind`, `object`, `owner`, `since`, `parent`, `id`, `location` | written by the owner thread, read by listings from any |
 //! | `flags` | written by the owner thread, read by any |
 //! | `cancel`, `life`, `outcome`, `refs` | any thread, atomically |
 //! | `park`, `joiners` | any thread, under their own short locks |
@@ -18,13 +18,21 @@
 //! - I1. `refs` counts the scheduler's own reference (until the end), handles, unparkers and posted cancels; at zero
 //!   the block goes back to its slab.
 //! - I2. The record and the identity are changed and read under `seq`, see `sinew_core::wait::Sequence`.
+//!
+//! # Halves
+//!
+//! A coroutine that runs to its end without stopping needs only the half of its block. So the halves lie apart: the near ones of a group of blocks
+//! side by side, and as far from each as the other its far half. Of a million coroutines that are spawned and never wait, half the memory is
+//! touched, by the kernel, which has to bring it in, and by each of the passes through all of them: to spawn, to run, to join. In the type the
+//! halves of others are a field in between, of which nothing is known; the blocks of a group overlap.
+//! So a block is never made, moved or copied as a value: `lay` makes one of memory that is all zeros.
 #![expect(
     unsafe_code,
     reason = "one block is shared by its owner thread, wakers and listings"
 )]
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::offset_of;
+use std::mem::{ManuallyDrop, MaybeUninit, offset_of, transmute};
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -73,19 +81,31 @@ pub(crate) const TIMED: u8 = 0x80;
 /// How many bytes of closure or result fit into a block.
 pub(crate) const PAYLOAD_BYTES: usize = 24;
 
+/// How many blocks lie side by side in a group, near halves first, then the far ones. Such a number that the halves of a block are not a whole
+/// number of pages apart, and so fall into different sets of the cache.
+pub(super) const GROUP_BLOCKS: usize = 496;
+/// What a half takes. With a sanitizer there is more in a context; and in a block whose order is shuffled.
+pub(super) const HALF_BYTES: usize = if cfg!(any(sinew_asan, sinew_tsan, sinew_msan, sinew_shuffle))
+{
+    256
+} else {
+    128
+};
+/// From a near half to the far one.
+const APART_BYTES: usize = GROUP_BLOCKS * HALF_BYTES;
+const NEAR_BYTES: usize = 128;
+
+/// A stack, or none, as another thread reads it.
+pub(crate) type StackWords = [usize; size_of::<Option<Stack>>() / size_of::<usize>()];
+
 /// A control block; see the file's head.
 #[repr(C, align(64))]
 pub(crate) struct Block {
-    // Line 0: what a switch touches.
-    pub(crate) context: UnsafeCell<Context>,
+    // Line 0: what a wake touches.
     pub(crate) link: Link,
     pub(crate) waiter: Waiter,
     pub(crate) door: AtomicPtr<Door>,
-    // Line 1: with line 0, all that a spawn touches.
-    pub(crate) id: AtomicU64,
-    pub(crate) location: AtomicPtr<Location<'static>>,
-    pub(crate) vtable: Cell<&'static Vtable>,
-    pub(crate) payload: UnsafeCell<[u64; PAYLOAD_BYTES / 8]>,
+    pub(crate) stack: UnsafeCell<Option<Stack>>,
     pub(crate) seq: Sequence,
     pub(crate) refs: AtomicU32,
     pub(crate) flags: AtomicU8,
@@ -97,29 +117,35 @@ pub(crate) struct Block {
     /// How many waits were refused.
     pub(crate) refusals: Cell<u8>,
     pub(crate) park: Lock<Park>,
-    // Line 2: what a start and an end touch.
-    pub(crate) stack: UnsafeCell<Option<Stack>>,
+    // Line 1: with line 0, all that one touches that never stops.
+    pub(crate) id: AtomicU64,
+    pub(crate) location: AtomicPtr<Location<'static>>,
+    pub(crate) vtable: Cell<&'static Vtable>,
+    pub(crate) payload: UnsafeCell<[u64; PAYLOAD_BYTES / 8]>,
     pub(crate) extra: AtomicPtr<Extra>,
+    /// The id of the coroutine that spawned it; 0 if none did.
+    pub(crate) parent: AtomicU64,
+    /// The near halves of the next blocks of the group, and the far ones of those before.
+    _others: UnsafeCell<MaybeUninit<[u8; APART_BYTES - NEAR_BYTES]>>,
+    // Line 2: what a switch touches.
+    pub(crate) context: UnsafeCell<Context>,
+    pub(crate) node: Node,
+    // Line 3: what a wait touches.
     pub(crate) joiners: Lock<Queue>,
     pub(crate) timer: TimerNode,
-    // Line 3: what a wait touches.
-    pub(crate) node: Node,
     pub(crate) object: AtomicUsize,
     pub(crate) owner: AtomicU64,
     pub(crate) since: AtomicU64,
-    /// The id of the coroutine that spawned it; 0 if none did.
-    pub(crate) parent: AtomicU64,
     /// Whether it is in the ready queue because it gave its turn away. Owner thread.
     #[cfg(sinew_shuffle)]
     pub(super) yielded: Cell<bool>,
 }
 
-/// With a sanitizer there is more in a context; and in a block whose order is shuffled.
-#[cfg(not(any(sinew_asan, sinew_tsan, sinew_msan, sinew_shuffle)))]
 const _: () = {
-    assert!(size_of::<Block>() == 256, "a block takes four cache lines");
-    assert!(offset_of!(Block, id) == 64 && offset_of!(Block, stack) == 128);
-    assert!(offset_of!(Block, node) == 192);
+    assert!(offset_of!(Block, id) == 64 && offset_of!(Block, _others) == NEAR_BYTES);
+    assert!(offset_of!(Block, context) == APART_BYTES);
+    assert!(size_of::<Block>() <= APART_BYTES + HALF_BYTES);
+    assert!(APART_BYTES.is_multiple_of(64) && !APART_BYTES.is_multiple_of(4096));
 };
 
 // SAFETY: the table in the file's head says who touches which field when.
@@ -128,38 +154,21 @@ unsafe impl Sync for Block {}
 unsafe impl Send for Block {}
 
 impl Block {
-    /// A block in its free state.
-    pub(super) fn new() -> Self {
-        Self {
-            context: UnsafeCell::new(Context::EMPTY),
-            link: Link::new(),
-            waiter: Waiter::new(&super::WAYS),
-            door: AtomicPtr::new(std::ptr::null_mut()),
-            node: Node::new(),
-            seq: Sequence::new(),
-            kind: PublishedKind::new(),
-            flags: AtomicU8::new(0),
-            cancel: AtomicBool::new(false),
-            refusals: Cell::new(0),
-            object: AtomicUsize::new(0),
-            owner: AtomicU64::new(0),
-            since: AtomicU64::new(0),
-            timer: TimerNode::new(),
-            parent: AtomicU64::new(0),
-            #[cfg(sinew_shuffle)]
-            yielded: Cell::new(false),
-            id: AtomicU64::new(0),
-            refs: AtomicU32::new(0),
-            park: Lock::new(Park::EMPTY),
-            life: Life::new(),
-            outcome: AtomicU8::new(0),
-            vtable: Cell::new(Vtable::NONE),
-            extra: AtomicPtr::new(std::ptr::null_mut()),
-            stack: UnsafeCell::new(None),
-            location: AtomicPtr::new(std::ptr::null_mut()),
-            joiners: Lock::new(Queue::new()),
-            payload: UnsafeCell::new([0; PAYLOAD_BYTES / 8]),
-        }
+    /// Makes a block in its free state out of memory that is all zeros. That is the free state of every field but two; so
+    /// the far half is not touched, and takes no memory until the coroutine first stops.
+    ///
+    /// # Safety
+    ///
+    /// Both halves are in memory that is zeroed, lives as long as the process, and is nobody else's.
+    pub(super) unsafe fn lay(at: NonNull<Self>) {
+        // SAFETY: in bounds.
+        let waiter = unsafe { &raw mut (*at.as_ptr()).waiter };
+        // SAFETY: in bounds, and not yet shared.
+        unsafe { waiter.write(Waiter::new(&super::WAYS)) };
+        // SAFETY: in bounds.
+        let vtable = unsafe { &raw mut (*at.as_ptr()).vtable };
+        // SAFETY: in bounds, and not yet shared.
+        unsafe { vtable.write(Cell::new(Vtable::NONE)) };
     }
 
     /// The block that this waiter is part of.
@@ -250,24 +259,42 @@ impl Block {
         self.life.is_done()
     }
 
-    /// Sets the context of a block that does not run. Owner thread. Listings may be reading the stack pointer.
-    pub(super) fn set_context(&self, context: Context) {
-        let Context {
-            fp,
-            ip,
-            sp,
-            bx,
-            notes,
-        } = context;
-        let to = self.context.get();
-        for (offset, value) in [(0, fp), (1, ip), (2, sp), (3, bx)] {
-            // SAFETY: a context is four words.
-            let word = unsafe { to.cast::<usize>().add(offset) };
-            // SAFETY: aligned, never unmapped, and only accessed as a word.
-            unsafe { AtomicUsize::from_ptr(word) }.store(value, Relaxed);
-        }
-        // SAFETY: the owner thread alone reads these.
-        unsafe { (*to).notes = notes };
+    /// Gives the coroutine a stack. Owner thread; it has none, and does not run.
+    #[inline]
+    pub(super) fn set_stack(&self, stack: Stack) {
+        // SAFETY: owner thread; others look under the sequence only.
+        self.change(|| unsafe { *self.stack.get() = Some(stack) });
+    }
+
+    /// Takes the coroutine's stack away. Owner thread; it has ended, though what runs may be on it.
+    #[inline]
+    pub(super) fn take_stack(&self) -> Option<Stack> {
+        let mut stack = None;
+        // SAFETY: owner thread; others look under the sequence only.
+        self.change(|| stack = unsafe { (*self.stack.get()).take() });
+        stack
+    }
+
+    /// What says which stack it has: for [`Self::highest_of`], if it was read under the sequence. From any thread.
+    pub(crate) fn stack_words(&self) -> StackWords {
+        let words = self.stack.get().cast::<usize>();
+        [0, 1].map(|index| {
+            // SAFETY: a stack is two words.
+            let word = unsafe { words.add(index) };
+            // SAFETY: aligned and never unmapped; what the owner writes meanwhile is found out by the sequence.
+            unsafe { AtomicUsize::from_ptr(word) }.load(Relaxed)
+        })
+    }
+
+    /// The highest byte of the stack that these words tell of.
+    ///
+    /// # Safety
+    ///
+    /// They were read while the block's sequence stood still.
+    pub(crate) unsafe fn highest_of(words: StackWords) -> Option<usize> {
+        // SAFETY: all of the words of what was stored there. It is a copy, and never dropped.
+        let stack = unsafe { transmute::<StackWords, ManuallyDrop<Option<Stack>>>(words) };
+        stack.as_ref().map(|stack| stack.base().addr().get() - 1)
     }
 
     /// Writes the wait record. Owner thread, right before it suspends.
@@ -424,7 +451,7 @@ impl BlockRef {
 
     /// Gives the count to the caller, who will [`adopt`](Self::adopt) it again.
     pub(super) fn into_raw(self) -> NonNull<Block> {
-        std::mem::ManuallyDrop::new(self).0
+        ManuallyDrop::new(self).0
     }
 }
 
@@ -463,5 +490,46 @@ impl std::fmt::Debug for Block {
         f.debug_struct("Block")
             .field("id", &self.id())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::{Block, Park};
+    use crate::sys::zeroed;
+
+    #[test]
+    fn all_zeros_but_for_two_fields_is_the_free_state() {
+        let at = zeroed::pages(size_of::<Block>()).unwrap().cast();
+        // SAFETY: new memory, nobody else's.
+        unsafe { Block::lay(at) };
+        // SAFETY: just made.
+        let block = unsafe { at.as_ref() };
+        // SAFETY: nobody else looks.
+        let context = unsafe { *block.context.get() };
+        let words = (context.fp, context.ip, context.sp, context.bx);
+        assert_eq!(words, (0, 0, 0, 0));
+        // SAFETY: as above.
+        assert!(unsafe { &*block.stack.get() }.is_none());
+        // SAFETY: as above.
+        assert!(!unsafe { block.node.is_linked() });
+        assert!(
+            block
+                .joiners
+                .try_lock()
+                .is_some_and(|queue| queue.is_empty())
+        );
+        assert!(
+            block
+                .park
+                .try_lock()
+                .is_some_and(|park| *park == Park::EMPTY)
+        );
+        assert!(!block.timer.is_linked() && !block.waiter.word.is_armed());
+        assert!(!block.is_done() && !block.is_cancelled() && block.extra().is_none());
+        assert_eq!((block.id(), block.refs.load(Relaxed)), (0, 0));
+        assert_eq!(block.read(|| block.kind.load(Relaxed)), Some(0));
     }
 }

@@ -46,7 +46,7 @@ impl Scheduler {
 /// The lines of a block that a wait touches.
 #[inline]
 fn prefetch_block(block: NonNull<Block>) {
-    for offset in [0, offset_of!(Block, id), offset_of!(Block, node)] {
+    for offset in [0, offset_of!(Block, context), offset_of!(Block, object)] {
         prefetch(block.as_ptr().cast::<u8>().wrapping_add(offset));
     }
 }

@@ -150,6 +150,8 @@ pub struct Scheduler {
     ready: ReadyQueue,
     /// Where the scheduler's own frame goes on.
     context: UnsafeCell<Context>,
+    /// Where one begins that is entered at once. Not in its block, whose far half is left alone until it stops.
+    beginning: UnsafeCell<Context>,
     /// How many more switches until the scheduler's frame looks around.
     budget: Cell<u32>,
     /// What the budget was when it was last granted.
@@ -212,6 +214,7 @@ impl Scheduler {
             shared: Shared::new(door, post_limit),
             ready: ReadyQueue::new(),
             context: UnsafeCell::new(Context::EMPTY),
+            beginning: UnsafeCell::new(Context::EMPTY),
             budget: Cell::new(0),
             granted: Cell::new(0),
             tick_ns: Cell::new(now_ns),
@@ -305,13 +308,18 @@ impl Scheduler {
     #[inline(always)]
     fn next_target_or(&self, new: impl FnOnce() -> Option<NonNull<Block>>) -> *const Context {
         let budget = self.budget.get();
-        if budget > 0
-            && let Some(next) = self.ready.pop_started().or_else(new)
-        {
-            self.budget.set(budget - 1);
-            self.set_current(next.as_ptr());
-            // SAFETY: a queued block is alive.
-            return unsafe { next.as_ref() }.context.get();
+        if budget > 0 {
+            if let Some(next) = self.ready.pop_started() {
+                self.budget.set(budget - 1);
+                self.set_current(next.as_ptr());
+                // SAFETY: a queued block is alive.
+                return unsafe { next.as_ref() }.context.get();
+            }
+            if let Some(next) = new() {
+                self.budget.set(budget - 1);
+                self.set_current(next.as_ptr());
+                return self.beginning.get();
+            }
         }
         self.set_current(ptr::null());
         self.context.get()
@@ -442,12 +450,16 @@ impl Scheduler {
     /// Runs a coroutine until someone switches back to the scheduler's frame.
     fn resume(&self, block: &Block) {
         self.budget.set(self.budget.get().saturating_sub(1));
-        if !block.has(flag::STARTED) && !self.start(block) {
+        let target = if block.has(flag::STARTED) {
+            block.context.get()
+        } else if self.start(block) {
+            self.beginning.get()
+        } else {
             return;
-        }
+        };
         self.set_current(block);
-        // SAFETY: the block's context was prepared or saved; it is of this thread and not running.
-        unsafe { switch(self.context.get(), block.context.get(), 0) };
+        // SAFETY: the context was prepared or saved; it is of this thread and not running.
+        unsafe { switch(self.context.get(), target, 0) };
     }
 
     /// Gives an unstarted coroutine a stack. If there is none, its end is that nothing of it ran.
@@ -493,7 +505,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes a coroutine ready to run on a stack that nobody is on.
+    /// Makes a coroutine begin on a stack that nobody is on: `beginning` is to be switched to next.
     #[inline]
     fn begin(&self, block: &Block, stack: Stack) {
         // SAFETY: a new stack: nothing lies there.
@@ -502,7 +514,8 @@ impl Scheduler {
         let address = ptr::from_ref(block).expose_provenance();
         // SAFETY: the stack is the block's alone; the scheduler's context outlives its coroutines.
         let context = unsafe { prepare(base, coroutine_main, address, self.context.get()) };
-        block.set_context(context);
+        // SAFETY: owner thread, and nobody begins meanwhile.
+        unsafe { *self.beginning.get() = context };
     }
 
     /// Makes the stack the block's: from here on it is started, and pinned.
@@ -511,8 +524,7 @@ impl Scheduler {
         // SAFETY: blocks are never unmapped, and `describe` reads atomics only; the owner is
         // replaced or cleared when the stack changes hands.
         unsafe { stack.set_owner(owner, describe) };
-        // SAFETY: owner thread; the block has no stack and does not run.
-        unsafe { *block.stack.get() = Some(stack) };
+        block.set_stack(stack);
         block.set(flag::STARTED);
     }
 
@@ -830,8 +842,7 @@ fn run_body(
     // SAFETY: its closure is there: it has just started.
     unsafe { (this.vtable.get().run)(this, estate) };
     scheduler.finish(this);
-    // SAFETY: owner thread; the frame that runs on the stack is this one.
-    let stack = unsafe { (*this.stack.get()).take() };
+    let stack = this.take_stack();
     let reusable = !this.has(flag::OWN_STACK);
     // What goes with the block may run code of the user's, which must not wait as a coroutine that has ended.
     scheduler.set_current(ptr::null());

@@ -66,7 +66,10 @@ where
 /// Starts a detached coroutine on this thread's scheduler.
 ///
 /// It is reclaimed by itself. Its panic, or the `Err` it returns, reaches the hook set by
-/// [`crate::inspect::on_unhandled`] once; without a hook a panic is raised again by [`crate::run`] at its end.
+/// [`crate::inspect::on_unhandled`] once. Without a hook a panic is raised again by [`crate::run`] at its end, and **an `Err` is dropped in
+/// silence**: as the result of a tokio task is whose handle was dropped, and as Go's `go` drops what a function returns. So a program that
+/// ends coroutines with `?` sets a hook at its start, or handles errors where they come about. One whose end somebody waits for is
+/// [`spawn_local`]'s.
 ///
 /// # Suspends
 ///
@@ -115,7 +118,8 @@ fn settle<F: FnOnce() -> T, T: Detached + 'static>(body: F) {
     }
 }
 
-/// What a detached coroutine may return: nothing, or a result whose error goes to the unhandled hook.
+/// What a detached coroutine may return: nothing, or a result whose error goes to the unhandled hook
+/// ([`on_unhandled`](crate::inspect::on_unhandled)), and nowhere if there is none.
 pub trait Detached: sealed::Sealed {
     /// The result as an I/O result.
     #[doc(hidden)]

@@ -51,7 +51,8 @@ static HOOK: RwLock<Option<Hook>> = RwLock::new(None);
 /// [promise](crate::future::Promise) that nobody looked at, and a coroutine that was to stop and did not.
 ///
 /// It is called once per failure, on the thread where the failure was found, possibly inside the failing
-/// coroutine. With a hook set, [`crate::run`] does not raise such panics again. `None` takes the hook away.
+/// coroutine. With a hook set, [`crate::run`] does not raise such panics again. `None` takes the hook away. Without one such panics are
+/// raised again there, and the errors are dropped in silence.
 ///
 /// # Suspends
 ///

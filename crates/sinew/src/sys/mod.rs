@@ -6,3 +6,4 @@ pub(crate) mod epoll;
 #[cfg(feature = "backtrace")]
 pub(crate) mod memory;
 pub(crate) mod signal;
+pub(crate) mod zeroed;

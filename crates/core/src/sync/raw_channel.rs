@@ -63,7 +63,8 @@ use crate::lock::{Guard, Lock};
 use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
 use crate::wait::{
-    Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in, wait_in_front,
+    Anyone, Claimed, Course, Kind, Queue, Reason, Record, Suspend, WakeList, Waking, wait_in,
+    wait_in_front,
 };
 
 pub use arms::{RecvArm, SendArm};
@@ -208,7 +209,7 @@ impl<T, K: Sharing> Channel<T, K> {
     /// The value comes back if the channel is full or closed.
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TrySend<T>> {
-        match self.put(value) {
+        match self.put(value, &Anyone) {
             Put::Done => Ok(()),
             Put::Closed(value) => Err(TrySend::Closed(value)),
             Put::Full(value, guard) => {
@@ -227,13 +228,31 @@ impl<T, K: Sharing> Channel<T, K> {
     /// The value comes back if the channel is closed or becomes so while it waits, or if the party gave up.
     #[inline]
     pub fn send<S: Suspend>(&self, value: T, party: &S) -> Result<(), SendFailed<T>> {
-        match self.put(value) {
-            Put::Done => Ok(()),
+        self.send_by(value, party, &Anyone).map(|_| ())
+    }
+
+    /// As [`send`](Self::send), by a party that knows who is near; says whether it has waited.
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Self::send).
+    #[inline(always)]
+    pub fn send_by<S: Suspend, W: Waking>(
+        &self,
+        value: T,
+        party: &S,
+        by: &W,
+    ) -> Result<Course, SendFailed<T>> {
+        match self.put(value, by) {
+            Put::Done => Ok(Course::AtOnce),
             Put::Closed(value) => Err(SendFailed {
                 value,
                 reason: Reason::Closed,
             }),
-            Put::Full(value, guard) => self.send_slow(value, guard, party),
+            Put::Full(value, guard) => {
+                self.send_slow(value, guard, party)?;
+                Ok(Course::Waited)
+            }
         }
     }
 
@@ -244,7 +263,7 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Says whether there may ever be one.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecv> {
-        match self.get() {
+        match self.get(&Anyone) {
             Got::Value(value) => Ok(value),
             Got::Closed => Err(TryRecv::Closed),
             Got::Empty(_) => Err(TryRecv::Empty),
@@ -260,10 +279,24 @@ impl<T, K: Sharing> Channel<T, K> {
     /// [`Reason::Closed`] if the channel is closed and nothing is left, else the reason for which the party gave up.
     #[inline]
     pub fn recv<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
-        match self.get() {
-            Got::Value(value) => Ok(value),
+        self.recv_by(party, &Anyone).map(|(value, _)| value)
+    }
+
+    /// As [`recv`](Self::recv), by a party that knows who is near; says whether it has waited.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    #[inline(always)]
+    pub fn recv_by<S: Suspend, W: Waking>(
+        &self,
+        party: &S,
+        by: &W,
+    ) -> Result<(T, Course), Reason> {
+        match self.get(by) {
+            Got::Value(value) => Ok((value, Course::AtOnce)),
             Got::Closed => Err(Reason::Closed),
-            Got::Empty(guard) => self.recv_slow(guard, party),
+            Got::Empty(guard) => Ok((self.recv_slow(guard, party)?, Course::Waited)),
         }
     }
 
@@ -384,16 +417,30 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Gives a value to the first waiting receiver, or to the buffer.
     ///
     /// Where it is full a receiver that waits has still to be [told](State::tell), of a value that is going to wait.
-    #[inline]
-    fn put(&self, value: T) -> Put<'_, T, K> {
-        let state = self.state.lock();
+    ///
+    /// PERF: in the caller's frame, with what follows for a receiver that is near.
+    #[inline(always)]
+    fn put<W: Waking>(&self, value: T, by: &W) -> Put<'_, T, K> {
+        let mut state = self.state.lock();
         if state.closed {
             return Put::Closed(value);
         }
-        if !state.receivers.is_empty() {
+        if state.receivers.is_empty() {
+            return self.put_to_buffer(value, state);
+        }
+        if state.buffer.len() > 0 || !state.senders.is_empty() || state.reserved > 0 {
             return self.put_to_receiver(value, state);
         }
-        self.put_to_buffer(value, state)
+        match (state.receivers).claim_front_if_by(by, Reason::Woken, is_given) {
+            Some(receiver) => {
+                // SAFETY: claimed from the receivers of this channel, with a slot.
+                unsafe { give(&receiver, value) };
+                drop(state);
+                receiver.wake_by(by);
+                Put::Done
+            }
+            None => self.put_and_tell(value, state),
+        }
     }
 
     fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
@@ -404,10 +451,7 @@ impl<T, K: Sharing> Channel<T, K> {
             return self.put_and_tell(value, state);
         };
         // SAFETY: claimed from the receivers of this channel, with a slot.
-        let before = unsafe { exchange(&receiver, Some(value)) };
-        debug_assert!(before.is_none(), "a receiver waits with an empty slot");
-        // Nothing is in there; forgetting it says that no drop of a T can run here.
-        mem::forget(before);
+        unsafe { give(&receiver, value) };
         drop(state);
         receiver.wake();
         Put::Done
@@ -465,20 +509,25 @@ impl<T, K: Sharing> Channel<T, K> {
     }
 
     /// Takes the first value from the buffer, or from the first waiting sender.
-    #[inline]
-    fn get(&self) -> Got<'_, T, K> {
+    ///
+    /// PERF: in the caller's frame, with what follows for a sender that is near.
+    #[inline(always)]
+    fn get<W: Waking>(&self, by: &W) -> Got<'_, T, K> {
         let state = self.state.lock();
         if state.reserved > 0 {
             return self.get_unreserved(state);
         }
-        self.get_first(state)
+        if state.buffer.len() > 0 {
+            return self.get_first(state);
+        }
+        self.get_from_sender(state, by)
     }
 
     #[inline]
     fn get_first<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         let mut retired = None;
         let Some(value) = state.buffer.pop(&mut retired) else {
-            return self.get_from_sender(state);
+            return self.get_from_sender(state, &Anyone);
         };
         if state.senders.is_empty() {
             drop(state);
@@ -489,8 +538,13 @@ impl<T, K: Sharing> Channel<T, K> {
         Got::Value(value)
     }
 
-    fn get_from_sender<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
-        let Some(sender) = state.senders.claim_front(Reason::Woken) else {
+    #[inline(always)]
+    fn get_from_sender<'a, W: Waking>(
+        &'a self,
+        mut state: Guard<'a, State<T>, K>,
+        by: &W,
+    ) -> Got<'a, T, K> {
+        let Some(sender) = state.senders.claim_front_by(by, Reason::Woken) else {
             if state.closed {
                 return Got::Closed;
             }
@@ -499,18 +553,34 @@ impl<T, K: Sharing> Channel<T, K> {
         // SAFETY: claimed from the senders of this channel.
         let value = unsafe { exchange(&sender, None) };
         drop(state);
-        sender.wake();
+        sender.wake_by(by);
         Got::Value(value.expect("a sender waits with its value in its slot"))
     }
 
-    #[cold]
+    /// PERF: in the frame of its only caller, as [`recv_slow`](Self::recv_slow).
+    #[inline(always)]
     fn send_slow<S: Suspend>(
         &self,
         value: T,
         guard: Guard<'_, State<T>, K>,
         party: &S,
     ) -> Result<(), SendFailed<T>> {
-        let mut guard = guard;
+        if guard.receivers.is_empty() {
+            self.send_waiting(value, guard, party)
+        } else {
+            self.send_telling(value, guard, party)
+        }
+    }
+
+    /// As [`send_waiting`](Self::send_waiting), where receivers wait that are not given the value: the first of them is told.
+    #[cold]
+    #[inline(never)]
+    fn send_telling<S: Suspend>(
+        &self,
+        value: T,
+        mut guard: Guard<'_, State<T>, K>,
+        party: &S,
+    ) -> Result<(), SendFailed<T>> {
         if let Some(told) = guard.tell() {
             let party = Telling::new(party, told);
             return self.send_waiting(value, guard, &party);
@@ -518,7 +588,7 @@ impl<T, K: Sharing> Channel<T, K> {
         self.send_waiting(value, guard, party)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_waiting<S: Suspend>(
         &self,
         value: T,
@@ -663,6 +733,20 @@ fn refill<T, K: Sharing>(mut state: Guard<'_, State<T>, K>) {
     }
     drop(state);
     sender.wake();
+}
+
+/// Puts a value into the slot of a claimed receiver.
+///
+/// # Safety
+///
+/// As for [`exchange`].
+#[inline(always)]
+unsafe fn give<T>(receiver: &Claimed, value: T) {
+    // SAFETY: passed on to the caller.
+    let before = unsafe { exchange(receiver, Some(value)) };
+    debug_assert!(before.is_none(), "a receiver waits with an empty slot");
+    // Nothing is in there; forgetting it says that no drop of a T can run here.
+    mem::forget(before);
 }
 
 /// Puts `new` into the slot of a claimed party, and takes out what is there.

@@ -6,6 +6,7 @@ mod polled;
 mod published;
 mod queue;
 mod suspend;
+mod waking;
 mod word;
 
 pub use arm::{Arm, ArmNode, Linking, Probe, QueueArm, Turn, attempt_any, wait_any};
@@ -14,4 +15,5 @@ pub use polled::{Call, Left, Polled};
 pub use published::{Look, PublishedKind, Sequence};
 pub use queue::{Claimed, Queue, WakeList};
 pub use suspend::{Kind, Record, Suspend, wait_in, wait_in_front};
+pub use waking::{Anyone, Course, Waking};
 pub use word::{Claim, Outcome, Reason, WaitWord};

@@ -13,6 +13,7 @@ use core::mem;
 use core::ptr::{self, NonNull};
 
 use crate::wait::node::{Inner, Node, UNLINKED, Waiter};
+use crate::wait::waking::Waking;
 use crate::wait::word::{Claim, Reason};
 
 /// A queue of waiting parties: one word, so that a primitive stays small.
@@ -52,7 +53,7 @@ impl Queue {
     ///
     /// The node is prepared, unlinked, its waiter is armed, and it stays in place until it is out of the queue, which its
     /// waiter sees to (I1).
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push_back(&mut self, node: NonNull<Node>) {
         let node = node.as_ptr().cast_const();
         let mut head = node;
@@ -194,6 +195,7 @@ impl Queue {
     }
 
     /// The oldest node.
+    #[inline(always)]
     fn head(&self) -> Option<NonNull<Node>> {
         let mut head = ptr::null();
         if !self.tail.is_null() {
@@ -278,6 +280,78 @@ impl Queue {
         }
     }
 
+    /// As [`claim_front`](Self::claim_front), by a party that knows who is near.
+    #[inline(always)]
+    pub fn claim_front_by<W: Waking>(&mut self, by: &W, reason: Reason) -> Option<Claimed> {
+        self.claim_front_if_by(by, reason, |_| true)
+    }
+
+    /// As [`claim_front_if`](Self::claim_front_if), by a party that knows who is near.
+    #[inline(always)]
+    pub fn claim_front_if_by<W: Waking>(
+        &mut self,
+        by: &W,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<Claimed> {
+        let node = self.head()?;
+        // SAFETY: I1.
+        let first = unsafe { node.as_ref() };
+        let waiter = first.inner.with(|inner| {
+            // SAFETY: the caller holds the lock.
+            unsafe { (*inner).waiter }
+        });
+        // SAFETY: a linked node has a waiter, alive as long as the node is.
+        let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+        // SAFETY: as above.
+        let word = unsafe { &waiter.as_ref().word };
+        if by.is_near(waiter) && word.is_armed_for_one() {
+            // SAFETY: the caller holds the lock.
+            if !wanted(unsafe { first.slot() }) {
+                return None;
+            }
+            self.pop_front(node);
+            // It is near, waits at this primitive only, and the lock is held: nobody comes in between.
+            let claim = word.claim_alone(reason);
+            debug_assert_eq!(claim, Claim::Won, "it was armed");
+            return Some(Claimed { node, waiter });
+        }
+        self.claim_front_far(reason, wanted)
+    }
+
+    /// The same for a waiter that is not near, waits at several primitives or was claimed by others.
+    #[inline(never)]
+    fn claim_front_far(
+        &mut self,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<Claimed> {
+        self.claim_front_if(reason, wanted)
+    }
+
+    /// Takes out the oldest node, which is this one.
+    #[inline(always)]
+    fn pop_front(&mut self, head: NonNull<Node>) {
+        let head = head.as_ptr().cast_const();
+        let mut next = ptr::null();
+        // SAFETY: I1. Who is in no queue is told by `prev`.
+        unsafe {
+            edit(head, |inner| {
+                next = inner.next;
+                inner.prev = UNLINKED;
+            });
+        }
+        if head == self.tail {
+            self.tail = ptr::null();
+            return;
+        }
+        let tail = self.tail;
+        // SAFETY: I1.
+        unsafe { edit(tail, |inner| inner.next = next) };
+        // SAFETY: I1.
+        unsafe { edit(next, |inner| inner.prev = tail) };
+    }
+
     /// Takes every node out and claims its waiter with `reason`; those that were won are to be woken
     /// after the lock is given back.
     #[inline]
@@ -321,6 +395,22 @@ impl Claimed {
     pub fn wake(self) {
         // SAFETY: this value stands for the won claim, and is consumed.
         unsafe { Waiter::wake(self.waiter) };
+    }
+
+    /// As [`wake`](Self::wake), by a party that knows who is near.
+    #[inline(always)]
+    pub fn wake_by<W: Waking>(self, by: &W) {
+        if by.is_near(self.waiter) {
+            // SAFETY: near, alive until it is woken, and this value stands for the won claim, and is consumed.
+            unsafe { by.wake_near(self.waiter) };
+        } else {
+            self.wake_far();
+        }
+    }
+
+    #[inline(never)]
+    fn wake_far(self) {
+        self.wake();
     }
 }
 

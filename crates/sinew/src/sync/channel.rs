@@ -20,6 +20,7 @@ use sinew_core::sync::{Channel, TryRecv, TrySend};
 use sinew_core::wait::Reason;
 
 use crate::error::WaitError;
+use crate::scheduler::brisk::Brisk;
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::{RecvArm, SendArm};
@@ -228,9 +229,21 @@ impl<T, K: Sharing> Sender<T, K> {
     ///
     /// [`SendError`] with the value, and why: `Closed`, `Cancelled`, `State` on a scheduler's own frame, or `Deadlock` on a plain
     /// thread if the channel is of one thread and full.
-    #[inline]
+    #[inline(always)]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.send_within(value, None)
+        let Some(party) = Brisk::here() else {
+            return self.send_within(value, None);
+        };
+        match self.channel.send_by(value, &party, &party) {
+            Ok(course) => {
+                party.take_turn(course);
+                Ok(())
+            }
+            Err(failed) => Err(SendError {
+                value: failed.value,
+                reason: party.error(failed.reason),
+            }),
+        }
     }
 
     /// As [`Sender::send`], for at most `timeout`.
@@ -278,7 +291,7 @@ impl<T, K: Sharing> Sender<T, K> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
@@ -397,9 +410,18 @@ impl<T, K: Sharing> Receiver<T, K> {
     ///
     /// `Closed` when nothing is there and nothing will come; `Cancelled`; `State` on a scheduler's own frame; `Deadlock` on a plain
     /// thread if the channel is of one thread and empty.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&self) -> Result<T, WaitError> {
-        self.recv_within(None)
+        let Some(party) = Brisk::here() else {
+            return self.recv_within(None);
+        };
+        match self.channel.recv_by(&party, &party) {
+            Ok((value, course)) => {
+                party.take_turn(course);
+                Ok(value)
+            }
+            Err(reason) => Err(party.error(reason)),
+        }
     }
 
     /// As [`Receiver::recv`], for at most `timeout`.
@@ -444,7 +466,7 @@ impl<T, K: Sharing> Receiver<T, K> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,

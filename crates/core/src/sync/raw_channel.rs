@@ -288,11 +288,7 @@ impl<T, K: Sharing> Channel<T, K> {
     ///
     /// As for [`recv`](Self::recv).
     #[inline(always)]
-    pub fn recv_by<S: Suspend, W: Waking>(
-        &self,
-        party: &S,
-        by: &W,
-    ) -> Result<(T, Course), Reason> {
+    pub fn recv_by<S: Suspend, W: Waking>(&self, party: &S, by: &W) -> Result<(T, Course), Reason> {
         match self.get(by) {
             Got::Value(value) => Ok((value, Course::AtOnce)),
             Got::Closed => Err(Reason::Closed),
@@ -436,7 +432,7 @@ impl<T, K: Sharing> Channel<T, K> {
                 // SAFETY: claimed from the receivers of this channel, with a slot.
                 unsafe { give(&receiver, value) };
                 drop(state);
-                receiver.wake_by(by);
+                receiver.wake();
                 Put::Done
             }
             None => self.put_and_tell(value, state),
@@ -553,7 +549,7 @@ impl<T, K: Sharing> Channel<T, K> {
         // SAFETY: claimed from the senders of this channel.
         let value = unsafe { exchange(&sender, None) };
         drop(state);
-        sender.wake_by(by);
+        sender.wake();
         Got::Value(value.expect("a sender waits with its value in its slot"))
     }
 

@@ -26,9 +26,7 @@ use core::ptr;
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
 use crate::sharing::{Shared, Sharing};
-use crate::wait::{
-    Anyone, Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, Waking, wait_in,
-};
+use crate::wait::{Anyone, Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, Waking, wait_in};
 
 /// Who takes a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -193,7 +191,7 @@ impl<K: Sharing> RawEvent<K> {
             return;
         };
         drop(state);
-        first.wake_by(by);
+        first.wake();
     }
 
     fn signal_all(&self) {

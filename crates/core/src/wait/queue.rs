@@ -9,7 +9,9 @@
     reason = "intrusive links between frames of different parties"
 )]
 
+use core::fmt;
 use core::mem;
+use core::ops;
 use core::ptr::{self, NonNull};
 
 use crate::wait::node::{Inner, Node, UNLINKED, Waiter};
@@ -282,18 +284,22 @@ impl Queue {
 
     /// As [`claim_front`](Self::claim_front), by a party that knows who is near.
     #[inline(always)]
-    pub fn claim_front_by<W: Waking>(&mut self, by: &W, reason: Reason) -> Option<Claimed> {
+    pub fn claim_front_by<'w, W: Waking>(
+        &mut self,
+        by: &'w W,
+        reason: Reason,
+    ) -> Option<ClaimedBy<'w, W>> {
         self.claim_front_if_by(by, reason, |_| true)
     }
 
     /// As [`claim_front_if`](Self::claim_front_if), by a party that knows who is near.
     #[inline(always)]
-    pub fn claim_front_if_by<W: Waking>(
+    pub fn claim_front_if_by<'w, W: Waking>(
         &mut self,
-        by: &W,
+        by: &'w W,
         reason: Reason,
         wanted: impl Fn(*mut ()) -> bool,
-    ) -> Option<Claimed> {
+    ) -> Option<ClaimedBy<'w, W>> {
         let node = self.head()?;
         // SAFETY: I1.
         let first = unsafe { node.as_ref() };
@@ -312,11 +318,20 @@ impl Queue {
             }
             self.pop_front(node);
             // It is near, waits at this primitive only, and the lock is held: nobody comes in between.
-            let claim = word.claim_alone(reason);
-            debug_assert_eq!(claim, Claim::Won, "it was armed");
-            return Some(Claimed { node, waiter });
+            word.claim_armed(reason);
+            let claimed = Claimed { node, waiter };
+            return Some(ClaimedBy {
+                claimed,
+                by,
+                is_near: true,
+            });
         }
-        self.claim_front_far(reason, wanted)
+        let claimed = self.claim_front_far(reason, wanted)?;
+        Some(ClaimedBy {
+            claimed,
+            by,
+            is_near: false,
+        })
     }
 
     /// The same for a waiter that is not near, waits at several primitives or was claimed by others.
@@ -397,20 +412,46 @@ impl Claimed {
         unsafe { Waiter::wake(self.waiter) };
     }
 
-    /// As [`wake`](Self::wake), by a party that knows who is near.
-    #[inline(always)]
-    pub fn wake_by<W: Waking>(self, by: &W) {
-        if by.is_near(self.waiter) {
-            // SAFETY: near, alive until it is woken, and this value stands for the won claim, and is consumed.
-            unsafe { by.wake_near(self.waiter) };
-        } else {
-            self.wake_far();
-        }
-    }
-
     #[inline(never)]
     fn wake_far(self) {
         self.wake();
+    }
+}
+
+/// A [`Claimed`] waiter, with the party that claimed it and will wake it.
+#[must_use = "a won claim owes the waiter exactly one wake"]
+pub struct ClaimedBy<'w, W> {
+    claimed: Claimed,
+    by: &'w W,
+    /// Whether the party has said so.
+    is_near: bool,
+}
+
+impl<W: Waking> ClaimedBy<'_, W> {
+    /// Makes the waiter runnable. Called without the primitive's lock.
+    #[inline(always)]
+    pub fn wake(self) {
+        if self.is_near {
+            // SAFETY: as the same party has said; and this value stands for the won claim, and is consumed.
+            unsafe { self.by.wake_near(self.claimed.waiter) };
+        } else {
+            self.claimed.wake_far();
+        }
+    }
+}
+
+impl<W> ops::Deref for ClaimedBy<'_, W> {
+    type Target = Claimed;
+
+    #[inline(always)]
+    fn deref(&self) -> &Claimed {
+        &self.claimed
+    }
+}
+
+impl<W> fmt::Debug for ClaimedBy<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.claimed.fmt(f)
     }
 }
 

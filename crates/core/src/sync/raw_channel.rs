@@ -209,7 +209,7 @@ impl<T, K: Sharing> Channel<T, K> {
     /// The value comes back if the channel is full or closed.
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TrySend<T>> {
-        match self.put(value, &Anyone) {
+        match self.put(value) {
             Put::Done => Ok(()),
             Put::Closed(value) => Err(TrySend::Closed(value)),
             Put::Full(value, guard) => {
@@ -228,7 +228,14 @@ impl<T, K: Sharing> Channel<T, K> {
     /// The value comes back if the channel is closed or becomes so while it waits, or if the party gave up.
     #[inline]
     pub fn send<S: Suspend>(&self, value: T, party: &S) -> Result<(), SendFailed<T>> {
-        self.send_by(value, party, &Anyone).map(|_| ())
+        match self.put(value) {
+            Put::Done => Ok(()),
+            Put::Closed(value) => Err(SendFailed {
+                value,
+                reason: Reason::Closed,
+            }),
+            Put::Full(value, guard) => self.send_slow(value, guard, party),
+        }
     }
 
     /// As [`send`](Self::send), by a party that knows who is near; says whether it has waited.
@@ -243,7 +250,7 @@ impl<T, K: Sharing> Channel<T, K> {
         party: &S,
         by: &W,
     ) -> Result<Course, SendFailed<T>> {
-        match self.put(value, by) {
+        match self.put_by(value, by) {
             Put::Done => Ok(Course::AtOnce),
             Put::Closed(value) => Err(SendFailed {
                 value,
@@ -263,7 +270,7 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Says whether there may ever be one.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecv> {
-        match self.get(&Anyone) {
+        match self.get() {
             Got::Value(value) => Ok(value),
             Got::Closed => Err(TryRecv::Closed),
             Got::Empty(_) => Err(TryRecv::Empty),
@@ -279,7 +286,11 @@ impl<T, K: Sharing> Channel<T, K> {
     /// [`Reason::Closed`] if the channel is closed and nothing is left, else the reason for which the party gave up.
     #[inline]
     pub fn recv<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
-        self.recv_by(party, &Anyone).map(|(value, _)| value)
+        match self.get() {
+            Got::Value(value) => Ok(value),
+            Got::Closed => Err(Reason::Closed),
+            Got::Empty(guard) => self.recv_slow(guard, party),
+        }
     }
 
     /// As [`recv`](Self::recv), by a party that knows who is near; says whether it has waited.
@@ -289,7 +300,7 @@ impl<T, K: Sharing> Channel<T, K> {
     /// As for [`recv`](Self::recv).
     #[inline(always)]
     pub fn recv_by<S: Suspend, W: Waking>(&self, party: &S, by: &W) -> Result<(T, Course), Reason> {
-        match self.get(by) {
+        match self.get_by(by) {
             Got::Value(value) => Ok((value, Course::AtOnce)),
             Got::Closed => Err(Reason::Closed),
             Got::Empty(guard) => Ok((self.recv_slow(guard, party)?, Course::Waited)),
@@ -413,10 +424,23 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Gives a value to the first waiting receiver, or to the buffer.
     ///
     /// Where it is full a receiver that waits has still to be [told](State::tell), of a value that is going to wait.
+    #[inline]
+    fn put(&self, value: T) -> Put<'_, T, K> {
+        let state = self.state.lock();
+        if state.closed {
+            return Put::Closed(value);
+        }
+        if !state.receivers.is_empty() {
+            return self.put_to_receiver(value, state);
+        }
+        self.put_to_buffer(value, state)
+    }
+
+    /// As [`put`](Self::put), by a party that knows who is near.
     ///
     /// PERF: in the caller's frame, with what follows for a receiver that is near.
     #[inline(always)]
-    fn put<W: Waking>(&self, value: T, by: &W) -> Put<'_, T, K> {
+    fn put_by<W: Waking>(&self, value: T, by: &W) -> Put<'_, T, K> {
         let mut state = self.state.lock();
         if state.closed {
             return Put::Closed(value);
@@ -505,10 +529,20 @@ impl<T, K: Sharing> Channel<T, K> {
     }
 
     /// Takes the first value from the buffer, or from the first waiting sender.
+    #[inline]
+    fn get(&self) -> Got<'_, T, K> {
+        let state = self.state.lock();
+        if state.reserved > 0 {
+            return self.get_unreserved(state);
+        }
+        self.get_first(state)
+    }
+
+    /// As [`get`](Self::get), by a party that knows who is near.
     ///
     /// PERF: in the caller's frame, with what follows for a sender that is near.
     #[inline(always)]
-    fn get<W: Waking>(&self, by: &W) -> Got<'_, T, K> {
+    fn get_by<W: Waking>(&self, by: &W) -> Got<'_, T, K> {
         let state = self.state.lock();
         if state.reserved > 0 {
             return self.get_unreserved(state);
@@ -516,14 +550,14 @@ impl<T, K: Sharing> Channel<T, K> {
         if state.buffer.len() > 0 {
             return self.get_first(state);
         }
-        self.get_from_sender(state, by)
+        self.get_from_sender_by(state, by)
     }
 
     #[inline]
     fn get_first<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         let mut retired = None;
         let Some(value) = state.buffer.pop(&mut retired) else {
-            return self.get_from_sender(state, &Anyone);
+            return self.get_from_sender(state);
         };
         if state.senders.is_empty() {
             drop(state);
@@ -534,8 +568,12 @@ impl<T, K: Sharing> Channel<T, K> {
         Got::Value(value)
     }
 
+    fn get_from_sender<'a>(&'a self, state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
+        self.get_from_sender_by(state, &Anyone)
+    }
+
     #[inline(always)]
-    fn get_from_sender<'a, W: Waking>(
+    fn get_from_sender_by<'a, W: Waking>(
         &'a self,
         mut state: Guard<'a, State<T>, K>,
         by: &W,

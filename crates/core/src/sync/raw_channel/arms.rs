@@ -18,7 +18,7 @@ use super::telling::wake;
 use super::{Channel, Got, Slot, State, TrySend, is_given};
 use crate::facade::UnsafeCell;
 use crate::sharing::{Shared, Sharing};
-use crate::wait::{Anyone, Arm, ArmNode, Linking, Reason, Waiter};
+use crate::wait::{Arm, ArmNode, Linking, Reason, Waiter};
 
 /// Receives from a channel, as one of several things of which one happens.
 pub struct RecvArm<'a, T, K: Sharing = Shared> {
@@ -61,7 +61,7 @@ unsafe impl<T, K: Sharing> Arm for RecvArm<'_, T, K> {
         if self.is_done.get() {
             return true;
         }
-        match self.channel.get(&Anyone) {
+        match self.channel.get() {
             Got::Value(value) => {
                 // SAFETY: not linked, so the slot is the waiter's; it is empty.
                 self.slot.with_mut(|slot| unsafe { *slot = Some(value) });

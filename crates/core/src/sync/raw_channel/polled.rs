@@ -13,7 +13,7 @@ use core::task::{Poll, Waker, ready};
 use super::telling::wake;
 use super::turns::Turn;
 use super::{Channel, Got, Put, SendFailed, TryRecv, TrySend};
-use crate::wait::{Anyone, Call, Left, Polled, Reason};
+use crate::wait::{Call, Left, Polled, Reason};
 
 /// A party that receives by being polled: its place in the queue, and how often others were faster.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl<T> Channel<T> {
             }
         }
         seat.prepare(waker);
-        match self.get(&Anyone) {
+        match self.get() {
             Got::Value(value) => {
                 *turn = Turn::new();
                 Poll::Ready(Ok(value))
@@ -137,7 +137,7 @@ impl<T> Channel<T> {
         }
         party.prepare(waker);
         let taken = value.take().expect("it was just put back");
-        match self.put(taken, &Anyone) {
+        match self.put(taken) {
             Put::Done => Poll::Ready(Ok(())),
             Put::Closed(value) => closed(value),
             Put::Full(value, mut state) => {

@@ -161,10 +161,8 @@ fn who_waits_at_several_places_is_claimed_by_its_arm() {
     claimed.wake();
     assert_eq!(party.waiter.word.finish(), Reason::Woken);
     // SAFETY: the waiter goes on.
-    assert!(
-        unsafe { party.node.take_mark() },
-        "it is told which arm it was"
-    );
+    let is_told = unsafe { party.node.take_mark() };
+    assert!(is_told, "it learns which arm it was");
     assert_eq!(WOKEN_FAR.take(), [party.address()]);
 }
 

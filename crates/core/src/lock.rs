@@ -51,9 +51,12 @@ impl SpinByte {
     }
 
     /// Takes the byte, spinning while another holds it.
-    #[inline]
+    ///
+    /// PERF: a swap where nobody is expected: three instructions less than a compare-and-swap, of the some thirty of a channel's call.
+    #[inline(always)]
     pub fn lock(&self) {
-        if !self.try_lock() {
+        // ORDERING: Acquire pairs with the Release in unlock.
+        if self.0.swap(1, Acquire) != 0 {
             self.lock_slow();
         }
     }
@@ -88,6 +91,7 @@ impl SpinByte {
     }
 
     #[cold]
+    #[inline(never)]
     fn lock_slow(&self) {
         let mut spins = 0;
         while self.is_locked() || !self.try_lock() {

@@ -13,7 +13,9 @@ use std::task::{Poll, Waker};
 use loom::sync::Arc;
 use loom::thread;
 use loom_party::{Bell, Party, Shared, Value, check, number, shared, value};
-use sinew_core::sync::{Chained, Channel, Mode, RawEvent, RawPromise, RecvArm, RecvParty, SendArm};
+use sinew_core::sync::{
+    Chained, Channel, Mode, OVERTAKEN_MAX, RawEvent, RawPromise, RecvArm, RecvParty, SendArm,
+};
 use sinew_core::wait::{Arm, Kind, Reason, Record, Turn, wait_any};
 
 const RECORD: Record = Record {
@@ -383,6 +385,45 @@ fn a_select_that_gives_up_against_a_future_that_looks_once() {
         let did = exchange(&two, 0, 0, 1, Some(Reason::Timeout));
         let expected = receiving.join().unwrap().map_or(Did::GaveUp, Did::Sent);
         assert_eq!(did, expected);
+    });
+}
+
+/// A select is told of values beside one that is kept for a future, and others take them: it is overtaken a bounded number of times, then
+/// one is reserved for it. Every value is received once, and nothing stays reserved.
+#[test]
+fn a_select_that_is_told_is_overtaken_and_has_its_turn() {
+    check(2, || {
+        let two = two(3);
+        let channel = &two.0[0];
+        let mut kept = RecvParty::new(Waker::wake);
+        let waker = Waker::from(Bell::new());
+        assert!(channel.poll_recv(&mut kept, &waker).is_pending());
+        for _ in 0..OVERTAKEN_MAX {
+            assert!(channel.try_send(value(0)).is_ok());
+            assert_eq!(channel.try_recv().map(number), Ok(0));
+            assert!(channel.poll_recv(&mut kept, &waker).is_pending());
+        }
+        assert!(channel.try_send(value(1)).is_ok());
+        let selecting = {
+            let two = two.clone();
+            thread::spawn(move || {
+                let arms = [RecvArm::new(&two.0[0]), RecvArm::new(&two.0[1])];
+                assert_eq!(wait(&[&arms[0], &arms[1]], 0, None), Some(0));
+                number(arms[0].take().unwrap().unwrap())
+            })
+        };
+        let mut got = Vec::new();
+        for amount in [2, 3] {
+            assert!(channel.try_send(value(amount)).is_ok());
+            got.extend(channel.try_recv().map(number));
+        }
+        channel.leave_recv(&mut kept);
+        got.push(selecting.join().unwrap());
+        while let Ok(value) = channel.try_recv() {
+            got.push(number(value));
+        }
+        got.sort_unstable();
+        assert_eq!(got, [1, 2, 3]);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Receivers that are told of a value instead of being given it: how often others may be faster, what is kept for them, and that nobody is
 //! forgotten when they leave.
 #![cfg(not(loom))]
+#![expect(unsafe_code, reason = "waits at several primitives")]
 
 mod party;
 
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Poll, Wake, Waker};
 
 use party::{Chance, ScriptParty, rounds};
-use sinew_core::sync::{Channel, OVERTAKEN_MAX, RecvParty, TryRecv, TrySend};
-use sinew_core::wait::{Polled, Reason};
+use sinew_core::sync::{Channel, OVERTAKEN_MAX, RecvArm, RecvParty, TryRecv, TrySend};
+use sinew_core::wait::{Arm, Kind, Polled, Reason, Record, Turn as WaitTurn, wait_any};
 
 #[derive(Default)]
 struct Bell(AtomicBool);
@@ -216,6 +217,77 @@ fn a_waiting_receiver_is_overtaken_a_bounded_number_of_times() {
     assert_eq!(party.waits(), OVERTAKEN_MAX + 1);
     channel.leave_recv(&mut forgotten.party);
     assert_eq!(channel.try_recv(), Ok(OVERTAKEN_MAX + 1));
+}
+
+/// An arm of a select that is told of a value has the same turns: it waits before those who came later, and one value is reserved for it after
+/// so many looks in vain. The other arm changes nothing.
+// contract: Y9, Y10
+#[test]
+fn an_arm_is_overtaken_a_bounded_number_of_times() {
+    let (channel, silent) = (Channel::unbounded(), Channel::<u32>::unbounded());
+    let mut forgotten = Future::starving(&channel);
+    channel.try_send(0).unwrap();
+    let mut late = Future::new();
+    let party = ScriptParty::new(|now| {
+        channel.try_send(now.wait).unwrap();
+        let taken = channel.try_recv();
+        if now.wait <= OVERTAKEN_MAX {
+            assert_eq!(taken, Ok(now.wait - 1));
+        } else {
+            assert_eq!(taken, Err(TryRecv::Empty), "one is reserved for each");
+        }
+        if now.wait == 1 {
+            assert!(late.poll(&channel).is_pending());
+        }
+        assert!(!late.is_woken(), "the arm waits before it");
+    });
+    let (quiet, arm) = (RecvArm::new(&silent), RecvArm::new(&channel));
+    let arms: [&dyn Arm; 2] = [&quiet, &arm];
+    let record = Record {
+        kind: Kind::Select,
+        object: 0,
+        owner: 0,
+    };
+    // SAFETY: two arms that nobody else waits for.
+    let chosen = unsafe { wait_any(&arms, WaitTurn::from_arm(0), &party, record) };
+    assert_eq!(chosen, Ok(1));
+    assert_eq!(arm.take(), Some(Ok(OVERTAKEN_MAX)));
+    assert_eq!(party.waits(), OVERTAKEN_MAX + 1);
+    drop(party);
+    channel.leave_recv(&mut late.party);
+    channel.leave_recv(&mut forgotten.party);
+    assert_eq!(channel.try_recv(), Ok(OVERTAKEN_MAX + 1));
+    assert_eq!(silent.try_recv(), Err(TryRecv::Empty));
+}
+
+/// Nothing stays reserved for an arm whose select ends in another way.
+// contract: Y9, Y10
+#[test]
+fn an_arm_that_gives_up_keeps_no_value_back() {
+    let channel = Channel::unbounded();
+    let mut forgotten = Future::starving(&channel);
+    channel.try_send(0).unwrap();
+    let party = ScriptParty::new(|now| {
+        if now.wait > OVERTAKEN_MAX {
+            assert!(now.strike(Reason::Timeout), "nobody else has");
+        } else {
+            channel.try_send(now.wait).unwrap();
+            assert_eq!(channel.try_recv(), Ok(now.wait - 1));
+        }
+    });
+    let arm = RecvArm::new(&channel);
+    let record = Record {
+        kind: Kind::Select,
+        object: 0,
+        owner: 0,
+    };
+    // SAFETY: one arm that nobody else waits for.
+    let chosen = unsafe { wait_any(&[&arm], WaitTurn::from_arm(0), &party, record) };
+    assert_eq!(chosen, Err(Reason::Timeout));
+    channel.leave_recv(&mut forgotten.party);
+    assert_eq!(channel.try_recv(), Ok(OVERTAKEN_MAX));
+    channel.try_send(7).unwrap();
+    assert_eq!(channel.try_recv(), Ok(7));
 }
 
 /// Futures are polled, dropped and made at random, while others take and senders come and go. Whatever happens: the order stays, a

@@ -49,6 +49,32 @@ fn write_byte(fd: &impl AsFd) {
 
 // contract: Y10
 #[test]
+fn a_time_needs_no_pattern() {
+    everywhere(|| {
+        let (_sender, receiver) = bounded::<u32>(1);
+        let over = select! {
+            after(SOON) => "after",
+            _ = receiver.recv() => "received",
+        };
+        assert_eq!(over, Ok("after"));
+        let over = select! {
+            _ = receiver.recv() => "received",
+            at(now()) => { "at" }
+            _ = after(HOUR) => "late",
+        };
+        assert_eq!(over, Ok("at"));
+        let over = select! {
+            after(HOUR) => "after",
+            default => "nothing",
+        };
+        assert_eq!(over, "nothing");
+        let over = select! { after(Duration::ZERO) => "alone" };
+        assert_eq!(over, Ok("alone"));
+    });
+}
+
+// contract: Y10
+#[test]
 fn every_kind_of_arm_takes_effect_at_once() {
     everywhere(|| {
         let (sender, receiver) = bounded(1);

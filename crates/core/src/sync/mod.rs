@@ -25,9 +25,9 @@ mod raw_wait_group;
 mod raw_watch;
 
 pub use raw_barrier::{RawBarrier, Role};
-pub use raw_broadcast::{Broadcast, BroadcastArm, Missing, NewsProbe};
+pub use raw_broadcast::{BegunNews, Broadcast, BroadcastArm, Missing, News, NewsProbe};
 pub use raw_channel::{
-    Channel, OVERTAKEN_MAX, RecvArm, RecvParty, SendArm, SendFailed, TryRecv, TrySend,
+    Begun, Channel, OVERTAKEN_MAX, RecvArm, RecvParty, SendArm, SendFailed, TryRecv, TrySend,
 };
 pub use raw_condvar::RawCondvar;
 pub use raw_event::{EventArm, Mode, RawEvent, Signal};

@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::mem;
+use core::ops::Deref;
 use core::ptr;
 
 use crate::lock::{Guard, Lock};
@@ -30,7 +31,7 @@ use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in
 ///
 /// `K` says whose parties share it: of all threads, or of one.
 pub struct Broadcast<T, K: Sharing = Shared> {
-    capacity: usize,
+    places: Places,
     state: Lock<State<T, K>, K>,
 }
 
@@ -44,6 +45,80 @@ pub struct State<T, K: Sharing> {
     closed: bool,
     sender_count: usize,
     receiver_count: usize,
+}
+
+/// How many values are kept, and the place of each.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    capacity: u64,
+    /// What a number is masked with, instead of a division; 0 if there is no such mask.
+    mask: u64,
+}
+
+impl Places {
+    fn new(capacity: usize) -> Self {
+        let capacity = capacity as u64;
+        let mask = if capacity.is_power_of_two() {
+            capacity - 1
+        } else {
+            0
+        };
+        Self { capacity, mask }
+    }
+
+    /// The place of a number in a ring.
+    #[inline(always)]
+    fn index(self, number: u64) -> usize {
+        let index = match self.mask {
+            0 => number % self.capacity,
+            mask => number & mask,
+        };
+        // Less than the capacity, so it fits.
+        index as usize
+    }
+}
+
+/// A value that was received, and whether nobody receives it after this one.
+pub struct News<T, K: Sharing = Shared> {
+    value: K::Ref<T>,
+    is_last: bool,
+}
+
+impl<T: Clone, K: Sharing> News<T, K> {
+    /// The value itself for its last receiver if all others have their clones, else a clone.
+    #[inline]
+    pub fn into_owned(self) -> T {
+        if self.is_last {
+            return K::unwrap_or_clone(self.value);
+        }
+        // PERF: a locked instruction less than to ask whether it is the last reference, which it hardly ever is.
+        T::clone(&self.value)
+    }
+}
+
+impl<T, K: Sharing> Deref for News<T, K> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: fmt::Debug, K: Sharing> fmt::Debug for News<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A receive that has the broadcast's lock, and has done nothing yet. Until it goes on or is dropped others spin: no code of the
+/// user's runs meanwhile.
+#[must_use = "the broadcast is locked"]
+pub struct BegunNews<'a, T, K: Sharing = Shared>(Guard<'a, State<T, K>, K>);
+
+impl<T, K: Sharing> fmt::Debug for BegunNews<'_, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BegunNews").finish_non_exhaustive()
+    }
 }
 
 struct Entry<T, K: Sharing> {
@@ -90,7 +165,7 @@ impl<T, K: Sharing> Broadcast<T, K> {
             panic!("no memory for a broadcast of {capacity} values");
         }
         Self {
-            capacity,
+            places: Places::new(capacity),
             state: Lock::of_kind(State {
                 ring,
                 next: 0,
@@ -107,6 +182,7 @@ impl<T, K: Sharing> Broadcast<T, K> {
     /// # Errors
     ///
     /// The value comes back if there is no receiver, or if the broadcast is closed.
+    #[inline]
     pub fn send(&self, value: T) -> Result<usize, T> {
         let value = K::Ref::from(value);
         let mut state = self.state.lock();
@@ -115,7 +191,7 @@ impl<T, K: Sharing> Broadcast<T, K> {
             drop(state);
             return Err(unwrap::<T, K>(value));
         }
-        let at = self.index(state.next);
+        let at = self.places.index(state.next);
         let entry = Entry {
             value: Some(value),
             remaining: receivers,
@@ -140,8 +216,22 @@ impl<T, K: Sharing> Broadcast<T, K> {
     /// # Errors
     ///
     /// See [`Missing`].
-    pub fn try_recv(&self, position: &Cell<u64>) -> Result<K::Ref<T>, Missing> {
-        self.state.lock().get(position, self.capacity)
+    #[inline]
+    pub fn try_recv(&self, position: &Cell<u64>) -> Result<News<T, K>, Missing> {
+        self.state.lock().get(position, self.places)
+    }
+
+    /// Receives what comes next at this position if it is there; the caller goes on by [`recv_on`](Self::recv_on) otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The call that has begun.
+    #[inline(always)]
+    pub fn recv_begin(&self, position: &Cell<u64>) -> Result<News<T, K>, BegunNews<'_, T, K>> {
+        let mut state = self.state.lock();
+        state
+            .get_kept(position, self.places)
+            .ok_or(BegunNews(state))
     }
 
     /// Receives what comes next at this position, waiting for it if need be.
@@ -154,10 +244,25 @@ impl<T, K: Sharing> Broadcast<T, K> {
         &self,
         position: &Cell<u64>,
         party: &S,
-    ) -> Result<Result<K::Ref<T>, Missing>, Reason> {
+    ) -> Result<Result<News<T, K>, Missing>, Reason> {
+        self.recv_on(BegunNews(self.state.lock()), position, party)
+    }
+
+    /// Goes on with a receive at this position as [`recv`](Self::recv) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_on<S: Suspend>(
+        &self,
+        begun: BegunNews<'_, T, K>,
+        position: &Cell<u64>,
+        party: &S,
+    ) -> Result<Result<News<T, K>, Missing>, Reason> {
+        let BegunNews(mut state) = begun;
         loop {
-            let mut state = self.state.lock();
-            match state.get(position, self.capacity) {
+            match state.get(position, self.places) {
                 Err(Missing::Empty) => {}
                 result => return Ok(result),
             }
@@ -180,6 +285,7 @@ impl<T, K: Sharing> Broadcast<T, K> {
             if matches!(reason, Reason::Timeout | Reason::Cancelled) {
                 return Err(reason);
             }
+            state = self.state.lock();
         }
     }
 
@@ -188,7 +294,7 @@ impl<T, K: Sharing> Broadcast<T, K> {
     pub fn arm<'a>(&'a self, position: &'a Cell<u64>) -> BroadcastArm<'a, T, K> {
         let probe = NewsProbe {
             position,
-            capacity: self.capacity,
+            places: self.places,
             got: Cell::new(None),
         };
         QueueArm::new(&self.state, probe)
@@ -211,14 +317,15 @@ impl<T, K: Sharing> Broadcast<T, K> {
     #[must_use]
     pub fn len(&self, position: u64) -> usize {
         let state = self.state.lock();
-        let oldest = state.oldest(self.capacity).max(position);
+        let oldest = state.oldest(self.places).max(position);
         usize::try_from(state.next - oldest).unwrap_or(usize::MAX)
     }
 
     /// How many values are kept.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.capacity
+        // It was one.
+        self.places.capacity as usize
     }
 
     /// Whether sending has ended.
@@ -258,9 +365,9 @@ impl<T, K: Sharing> Broadcast<T, K> {
     pub fn add_receiver_at(&self, position: u64) {
         let mut state = self.state.lock();
         state.receiver_count += 1;
-        let first = state.oldest(self.capacity).max(position);
+        let first = state.oldest(self.places).max(position);
         for number in first..state.next {
-            let at = self.index(number);
+            let at = self.places.index(number);
             state.ring[at].remaining += 1;
         }
     }
@@ -297,23 +404,13 @@ impl<T, K: Sharing> Broadcast<T, K> {
     /// Releases the first value that is kept from this position on and before the end, if there is one, and goes on behind it.
     fn release_one(&self, position: &mut u64, end: u64) -> Option<K::Ref<T>> {
         let mut state = self.state.lock();
-        let at = state.oldest(self.capacity).max(*position);
+        let at = state.oldest(self.places).max(*position);
         *position = at + 1;
         if at >= end {
             return None;
         }
-        state.release(at, self.capacity)
+        state.release(at, self.places)
     }
-
-    fn index(&self, number: u64) -> usize {
-        index(number, self.capacity)
-    }
-}
-
-/// The place of a number in a ring.
-fn index(number: u64, capacity: usize) -> usize {
-    // Less than the capacity, so it fits.
-    usize::try_from(number % capacity as u64).unwrap_or(0)
 }
 
 /// The value of the only reference; the caller has just made it.
@@ -326,38 +423,58 @@ fn unwrap<T, K: Sharing>(value: K::Ref<T>) -> T {
 
 impl<T, K: Sharing> State<T, K> {
     /// The number of the oldest value that is kept.
-    fn oldest(&self, capacity: usize) -> u64 {
-        self.next.saturating_sub(capacity as u64)
+    fn oldest(&self, places: Places) -> u64 {
+        self.next.saturating_sub(places.capacity)
     }
 
-    fn get(&mut self, position: &Cell<u64>, capacity: usize) -> Result<K::Ref<T>, Missing> {
-        let at = position.get();
-        let oldest = self.oldest(capacity);
-        if at < oldest {
-            position.set(oldest);
-            return Err(Missing::Lagged(oldest - at));
+    #[inline]
+    fn get(&mut self, position: &Cell<u64>, places: Places) -> Result<News<T, K>, Missing> {
+        match self.get_kept(position, places) {
+            Some(news) => Ok(news),
+            None => Err(self.miss(position, places)),
         }
-        if at == self.next {
-            return Err(if self.closed {
-                Missing::Closed
-            } else {
-                Missing::Empty
-            });
+    }
+
+    /// What comes next at this position, if it is there.
+    #[inline(always)]
+    fn get_kept(&mut self, position: &Cell<u64>, places: Places) -> Option<News<T, K>> {
+        let at = position.get();
+        // Of as many as were sent since, 0 is none, and more than are kept are not all there.
+        if (self.next - at).wrapping_sub(1) >= places.capacity {
+            return None;
         }
         position.set(at + 1);
-        let entry = &self.ring[index(at, capacity)];
-        let value = match (entry.remaining, &entry.value) {
-            (1, _) => None,
-            (_, value) => value.clone(),
+        let entry = &mut self.ring[places.index(at)];
+        entry.remaining -= 1;
+        let is_last = entry.remaining == 0;
+        let value = match is_last {
+            true => entry.value.take(),
+            false => entry.value.clone(),
         };
-        let released = self.release(at, capacity);
         // I2: it is there for each of its receivers.
-        Ok(value.or(released).unwrap_or_else(|| unreachable!("I2")))
+        let value = value.unwrap_or_else(|| unreachable!("I2"));
+        Some(News { value, is_last })
+    }
+
+    /// Why it is not.
+    #[cold]
+    fn miss(&self, position: &Cell<u64>, places: Places) -> Missing {
+        let at = position.get();
+        let oldest = self.oldest(places);
+        if at < oldest {
+            position.set(oldest);
+            return Missing::Lagged(oldest - at);
+        }
+        if self.closed {
+            Missing::Closed
+        } else {
+            Missing::Empty
+        }
     }
 
     /// One receiver less waits for this value; after the last one it comes out.
-    fn release(&mut self, number: u64, capacity: usize) -> Option<K::Ref<T>> {
-        let entry = &mut self.ring[index(number, capacity)];
+    fn release(&mut self, number: u64, places: Places) -> Option<K::Ref<T>> {
+        let entry = &mut self.ring[places.index(number)];
         entry.remaining -= 1;
         if entry.remaining == 0 {
             entry.value.take()
@@ -370,13 +487,13 @@ impl<T, K: Sharing> State<T, K> {
 /// How an arm looks at a broadcast.
 pub struct NewsProbe<'a, T, K: Sharing = Shared> {
     position: &'a Cell<u64>,
-    capacity: usize,
-    got: Cell<Option<Result<K::Ref<T>, Missing>>>,
+    places: Places,
+    got: Cell<Option<Result<News<T, K>, Missing>>>,
 }
 
 impl<T, K: Sharing> NewsProbe<'_, T, K> {
     /// What was received last.
-    pub fn take_value(&self) -> Option<Result<K::Ref<T>, Missing>> {
+    pub fn take_value(&self) -> Option<Result<News<T, K>, Missing>> {
         self.got.take()
     }
 }
@@ -396,7 +513,7 @@ unsafe impl<T, K: Sharing> Probe<State<T, K>> for NewsProbe<'_, T, K> {
     const IS_HINT: bool = true;
 
     fn take(&self, state: &mut State<T, K>) -> Option<Reason> {
-        match state.get(self.position, self.capacity) {
+        match state.get(self.position, self.places) {
             Err(Missing::Empty) => None,
             result => {
                 self.got.set(Some(result));
@@ -423,7 +540,7 @@ impl<T, K: Sharing> fmt::Debug for State<T, K> {
 impl<T, K: Sharing> fmt::Debug for Broadcast<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Broadcast")
-            .field("capacity", &self.capacity)
+            .field("capacity", &self.capacity())
             .field("receivers", &self.receiver_count())
             .finish_non_exhaustive()
     }

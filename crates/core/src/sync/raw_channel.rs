@@ -48,6 +48,7 @@
 )]
 
 mod arms;
+mod begun;
 mod polled;
 mod telling;
 mod turns;
@@ -63,11 +64,11 @@ use crate::lock::{Guard, Lock};
 use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
 use crate::wait::{
-    Anyone, Claimed, Course, Kind, Queue, Reason, Record, Suspend, WakeList, Waking, wait_in,
-    wait_in_front,
+    Anyone, Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, Waking, wait_in, wait_in_front,
 };
 
 pub use arms::{RecvArm, SendArm};
+pub use begun::Begun;
 pub use polled::RecvParty;
 use telling::{Telling, wake};
 pub use turns::OVERTAKEN_MAX;
@@ -228,38 +229,9 @@ impl<T, K: Sharing> Channel<T, K> {
     /// The value comes back if the channel is closed or becomes so while it waits, or if the party gave up.
     #[inline]
     pub fn send<S: Suspend>(&self, value: T, party: &S) -> Result<(), SendFailed<T>> {
-        match self.put(value) {
-            Put::Done => Ok(()),
-            Put::Closed(value) => Err(SendFailed {
-                value,
-                reason: Reason::Closed,
-            }),
-            Put::Full(value, guard) => self.send_slow(value, guard, party),
-        }
-    }
-
-    /// As [`send`](Self::send), by a party that knows who is near; says whether it has waited.
-    ///
-    /// # Errors
-    ///
-    /// As for [`send`](Self::send).
-    #[inline(always)]
-    pub fn send_by<S: Suspend, W: Waking>(
-        &self,
-        value: T,
-        party: &S,
-        by: &W,
-    ) -> Result<Course, SendFailed<T>> {
-        match self.put_by(value, by) {
-            Put::Done => Ok(Course::AtOnce),
-            Put::Closed(value) => Err(SendFailed {
-                value,
-                reason: Reason::Closed,
-            }),
-            Put::Full(value, guard) => {
-                self.send_slow(value, guard, party)?;
-                Ok(Course::Waited)
-            }
+        match self.send_begin(value) {
+            Ok(()) => Ok(()),
+            Err((value, begun)) => self.send_on(value, begun, party),
         }
     }
 
@@ -286,24 +258,9 @@ impl<T, K: Sharing> Channel<T, K> {
     /// [`Reason::Closed`] if the channel is closed and nothing is left, else the reason for which the party gave up.
     #[inline]
     pub fn recv<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
-        match self.get() {
-            Got::Value(value) => Ok(value),
-            Got::Closed => Err(Reason::Closed),
-            Got::Empty(guard) => self.recv_slow(guard, party),
-        }
-    }
-
-    /// As [`recv`](Self::recv), by a party that knows who is near; says whether it has waited.
-    ///
-    /// # Errors
-    ///
-    /// As for [`recv`](Self::recv).
-    #[inline(always)]
-    pub fn recv_by<S: Suspend, W: Waking>(&self, party: &S, by: &W) -> Result<(T, Course), Reason> {
-        match self.get_by(by) {
-            Got::Value(value) => Ok((value, Course::AtOnce)),
-            Got::Closed => Err(Reason::Closed),
-            Got::Empty(guard) => Ok((self.recv_slow(guard, party)?, Course::Waited)),
+        match self.recv_begin() {
+            Ok(value) => Ok(value),
+            Err(begun) => self.recv_on(begun, party),
         }
     }
 
@@ -426,7 +383,11 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Where it is full a receiver that waits has still to be [told](State::tell), of a value that is going to wait.
     #[inline]
     fn put(&self, value: T) -> Put<'_, T, K> {
-        let state = self.state.lock();
+        self.put_locked(value, self.state.lock())
+    }
+
+    #[inline]
+    fn put_locked<'a>(&'a self, value: T, state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
         if state.closed {
             return Put::Closed(value);
         }
@@ -436,12 +397,16 @@ impl<T, K: Sharing> Channel<T, K> {
         self.put_to_buffer(value, state)
     }
 
-    /// As [`put`](Self::put), by a party that knows who is near.
+    /// As [`put_locked`](Self::put_locked), by a party that knows who is near.
     ///
     /// PERF: in the caller's frame, with what follows for a receiver that is near.
     #[inline(always)]
-    fn put_by<W: Waking>(&self, value: T, by: &W) -> Put<'_, T, K> {
-        let mut state = self.state.lock();
+    fn put_locked_by<'a, W: Waking>(
+        &'a self,
+        value: T,
+        mut state: Guard<'a, State<T>, K>,
+        by: &W,
+    ) -> Put<'a, T, K> {
         if state.closed {
             return Put::Closed(value);
         }
@@ -531,19 +496,26 @@ impl<T, K: Sharing> Channel<T, K> {
     /// Takes the first value from the buffer, or from the first waiting sender.
     #[inline]
     fn get(&self) -> Got<'_, T, K> {
-        let state = self.state.lock();
+        self.get_locked(self.state.lock())
+    }
+
+    #[inline]
+    fn get_locked<'a>(&'a self, state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         if state.reserved > 0 {
             return self.get_unreserved(state);
         }
         self.get_first(state)
     }
 
-    /// As [`get`](Self::get), by a party that knows who is near.
+    /// As [`get_locked`](Self::get_locked), by a party that knows who is near.
     ///
     /// PERF: in the caller's frame, with what follows for a sender that is near.
     #[inline(always)]
-    fn get_by<W: Waking>(&self, by: &W) -> Got<'_, T, K> {
-        let state = self.state.lock();
+    fn get_locked_by<'a, W: Waking>(
+        &'a self,
+        state: Guard<'a, State<T>, K>,
+        by: &W,
+    ) -> Got<'a, T, K> {
         if state.reserved > 0 {
             return self.get_unreserved(state);
         }

@@ -275,6 +275,47 @@ pub(crate) fn place<'a>() -> Place<'a> {
     }
 }
 
+/// A call that did not have to wait is a turn too, so that a pair that never waits does not starve the rest.
+///
+/// PERF: on a scheduler's own frame too it uses the budget up, where that means nothing: only who has used it up asks where it is.
+#[inline(always)]
+pub(crate) fn take_turn() {
+    // SAFETY: as in `with_scheduler`.
+    let Some(scheduler) = (unsafe { scheduler().as_ref() }) else {
+        return;
+    };
+    let budget = scheduler.budget.get();
+    if budget > 1 {
+        scheduler.budget.set(budget - 1);
+    } else {
+        take_last_turn();
+    }
+}
+
+/// The budget is spent: the others have their turn.
+#[cold]
+#[inline(never)]
+fn take_last_turn() {
+    if let Place::Coroutine(scheduler, block) = place() {
+        scheduler.take_turn(block);
+    }
+}
+
+/// Before a call that could wait: panics in a debug build where a coroutine has changed what is not its own, see
+/// [`Waiting`](crate::scheduler::waiting::Waiting).
+#[inline(always)]
+#[track_caller]
+pub(crate) fn check_call() {
+    if cfg!(debug_assertions) {
+        let place = place();
+        match place {
+            Place::Coroutine(scheduler, block) if place.may_wait() => scheduler.check_fp_env(block),
+            Place::Thread if place.may_wait() => expect_no_spin_lock(),
+            _ => {}
+        }
+    }
+}
+
 /// The scheduler of which the calling code runs in a coroutine, and on that coroutine's own stack. On the stack of a
 /// stand-alone coroutine there is none: it may go on when the scheduler around it is gone.
 pub(crate) fn scheduler_of_this_stack<'a>() -> Option<&'a Scheduler> {

@@ -16,12 +16,12 @@ use std::iter::FusedIterator;
 use std::time::{Duration, Instant};
 
 use sinew_core::sharing::{Shared, Sharing};
-use sinew_core::sync::{Channel, TryRecv, TrySend};
-use sinew_core::wait::Reason;
+use sinew_core::sync::{Begun, Channel, TryRecv, TrySend};
+use sinew_core::wait::{Course, Reason};
 
 use crate::error::WaitError;
 use crate::scheduler::brisk::Brisk;
-use crate::scheduler::current::{Place, place};
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::{RecvArm, SendArm};
 use crate::sys::clock;
@@ -181,14 +181,6 @@ impl fmt::Display for TryRecvError {
 
 impl std::error::Error for TryRecvError {}
 
-/// A call that did not have to wait is a turn too, so that a pair that never waits does not starve the rest.
-#[inline]
-fn take_turn() {
-    if let Place::Coroutine(scheduler, block) = place() {
-        scheduler.take_turn(block);
-    }
-}
-
 /// The sending end. Clones send into the same channel.
 ///
 /// `K` says whose parties share the channel, see [`kinds`](crate::sync::kinds).
@@ -234,7 +226,14 @@ impl<T, K: Sharing> Sender<T, K> {
         let Some(party) = Brisk::here() else {
             return self.send_within(value, None);
         };
-        match self.channel.send_by(value, &party, &party) {
+        let (value, begun) = match self.channel.send_begin(value) {
+            Ok(()) => {
+                party.take_turn(Course::AtOnce);
+                return Ok(());
+            }
+            Err(begun) => begun,
+        };
+        match self.channel.send_on_by(value, begun, &party, &party) {
             Ok(course) => {
                 party.take_turn(course);
                 Ok(())
@@ -280,7 +279,7 @@ impl<T, K: Sharing> Sender<T, K> {
     fn send_until(&self, value: T, deadline_ns: impl FnOnce() -> u64) -> Result<(), SendError<T>> {
         match self.channel.try_send(value) {
             Ok(()) => {
-                take_turn();
+                current::take_turn();
                 Ok(())
             }
             Err(TrySend::Closed(value)) => Err(SendError {
@@ -293,11 +292,33 @@ impl<T, K: Sharing> Sender<T, K> {
 
     #[inline(never)]
     fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
+        match self.channel.send_begin(value) {
+            Ok(()) => {
+                current::take_turn();
+                Ok(())
+            }
+            Err((value, begun)) => self.send_on(value, begun, deadline_ns),
+        }
+    }
+
+    /// Goes on with a send that has the channel's lock, and may have to wait.
+    ///
+    /// PERF: called from the user's own frame, see the runtime's suspension.
+    #[inline(never)]
+    fn send_on(
+        &self,
+        value: T,
+        begun: Begun<'_, T, K>,
+        deadline_ns: Option<u64>,
+    ) -> Result<(), SendError<T>> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
-            Err(reason) => return self.send_here(value, reason),
+            Err(reason) => {
+                drop(begun);
+                return self.send_here(value, reason);
+            }
         };
-        let Err(failed) = self.channel.send(value, &waiting) else {
+        let Err(failed) = self.channel.send_on(value, begun, &waiting) else {
             waiting.take_turn();
             return Ok(());
         };
@@ -415,7 +436,14 @@ impl<T, K: Sharing> Receiver<T, K> {
         let Some(party) = Brisk::here() else {
             return self.recv_within(None);
         };
-        match self.channel.recv_by(&party, &party) {
+        let begun = match self.channel.recv_begin() {
+            Ok(value) => {
+                party.take_turn(Course::AtOnce);
+                return Ok(value);
+            }
+            Err(begun) => begun,
+        };
+        match self.channel.recv_on_by(begun, &party, &party) {
             Ok((value, course)) => {
                 party.take_turn(course);
                 Ok(value)
@@ -458,7 +486,7 @@ impl<T, K: Sharing> Receiver<T, K> {
     fn recv_until(&self, deadline_ns: impl FnOnce() -> u64) -> Result<T, WaitError> {
         match self.channel.try_recv() {
             Ok(value) => {
-                take_turn();
+                current::take_turn();
                 Ok(value)
             }
             Err(TryRecv::Closed) => Err(WaitError::Closed),
@@ -468,11 +496,28 @@ impl<T, K: Sharing> Receiver<T, K> {
 
     #[inline(never)]
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
+        match self.channel.recv_begin() {
+            Ok(value) => {
+                current::take_turn();
+                Ok(value)
+            }
+            Err(begun) => self.recv_on(begun, deadline_ns),
+        }
+    }
+
+    /// Goes on with a receive that has the channel's lock, and may have to wait.
+    ///
+    /// PERF: as [`Sender::send_on`].
+    #[inline(never)]
+    fn recv_on(&self, begun: Begun<'_, T, K>, deadline_ns: Option<u64>) -> Result<T, WaitError> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
-            Err(reason) => return self.recv_here(reason),
+            Err(reason) => {
+                drop(begun);
+                return self.recv_here(reason);
+            }
         };
-        match self.channel.recv(&waiting) {
+        match self.channel.recv_on(begun, &waiting) {
             Ok(value) => {
                 waiting.take_turn();
                 Ok(value)

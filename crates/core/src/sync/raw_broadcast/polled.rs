@@ -6,11 +6,10 @@
     reason = "links polled parties into the broadcast's queue"
 )]
 
-use alloc::sync::Arc;
 use core::cell::Cell;
 use core::task::{Poll, Waker, ready};
 
-use super::{Broadcast, Missing};
+use super::{Broadcast, Missing, News};
 use crate::wait::Polled;
 
 impl<T> Broadcast<T> {
@@ -25,7 +24,7 @@ impl<T> Broadcast<T> {
         position: &Cell<u64>,
         party: &mut Polled<()>,
         waker: &Waker,
-    ) -> Poll<Result<Arc<T>, Missing>> {
+    ) -> Poll<Result<News<T>, Missing>> {
         if party.is_waiting() {
             // Why it was woken is seen below; if another has received at this position meanwhile, it waits again.
             ready!(party.poll(waker));
@@ -36,7 +35,7 @@ impl<T> Broadcast<T> {
         }
         party.prepare(waker);
         let mut state = self.state.lock();
-        match state.get(position, self.capacity) {
+        match state.get(position, self.places) {
             Err(Missing::Empty) => {}
             result => return Poll::Ready(result),
         }

@@ -15,16 +15,22 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use super::telling::wake;
+use super::turns::Turn;
 use super::{Channel, Got, Slot, State, TrySend, is_given};
 use crate::facade::UnsafeCell;
 use crate::sharing::{Shared, Sharing};
 use crate::wait::{Arm, ArmNode, Linking, Reason, Waiter};
 
 /// Receives from a channel, as one of several things of which one happens.
+///
+/// One that was told of a value which was gone when it looked waits before all others the next time, and is overtaken
+/// [`OVERTAKEN_MAX`](super::OVERTAKEN_MAX) times at most, from wait to wait until it has a value.
 pub struct RecvArm<'a, T, K: Sharing = Shared> {
     channel: &'a Channel<T, K>,
     node: ArmNode,
     slot: Slot<T>,
+    /// Nothing is reserved for it but from the claim by its node until it settles.
+    turn: Cell<Turn>,
     /// Whether it has taken effect; without a value in the slot, by finding the channel closed.
     is_done: Cell<bool>,
 }
@@ -37,8 +43,24 @@ impl<'a, T, K: Sharing> RecvArm<'a, T, K> {
             channel,
             node: ArmNode::new(),
             slot: UnsafeCell::new(None),
+            turn: Cell::new(Turn::new()),
             is_done: Cell::new(false),
         }
+    }
+
+    /// Keeps what was got until it is taken; says whether the arm has taken effect.
+    fn keep(&self, got: Got<'_, T, K>) -> bool {
+        match got {
+            Got::Value(value) => {
+                // SAFETY: not linked, so the slot is the waiter's; it is empty.
+                self.slot.with_mut(|slot| unsafe { *slot = Some(value) });
+            }
+            Got::Closed => {}
+            Got::Empty(_) => return false,
+        }
+        self.turn.set(Turn::new());
+        self.is_done.set(true);
+        true
     }
 
     /// What was received, if the arm has taken effect; it can be waited for again afterwards.
@@ -58,19 +80,7 @@ impl<'a, T, K: Sharing> RecvArm<'a, T, K> {
 // SAFETY: linked into the receivers, under the channel's lock, only if nothing can be received; `get` takes claimed senders out.
 unsafe impl<T, K: Sharing> Arm for RecvArm<'_, T, K> {
     fn attempt(&self) -> bool {
-        if self.is_done.get() {
-            return true;
-        }
-        match self.channel.get() {
-            Got::Value(value) => {
-                // SAFETY: not linked, so the slot is the waiter's; it is empty.
-                self.slot.with_mut(|slot| unsafe { *slot = Some(value) });
-            }
-            Got::Closed => {}
-            Got::Empty(_) => return false,
-        }
-        self.is_done.set(true);
-        true
+        self.is_done.get() || self.keep(self.channel.get())
     }
 
     fn node(&self) -> &ArmNode {
@@ -82,11 +92,17 @@ unsafe impl<T, K: Sharing> Arm for RecvArm<'_, T, K> {
         if state.can_receive(waiter) {
             return Linking::Ready;
         }
-        let slot = ptr::from_ref(&self.slot).cast_mut().cast();
+        let turn = self.turn.get();
+        let slot = turn.slot_or(ptr::from_ref(&self.slot).cast_mut().cast());
         // SAFETY: unlinked, and the caller is its waiter.
         let node = unsafe { self.node.prepare(waiter, slot) };
-        // SAFETY: prepared, spread; `unlink` or the claim takes it out.
-        unsafe { state.receivers.push_back(node) };
+        if turn.was_overtaken() {
+            // SAFETY: prepared, spread; `unlink` or the claim takes it out.
+            unsafe { state.receivers.push_front(node) };
+        } else {
+            // SAFETY: as above.
+            unsafe { state.receivers.push_back(node) };
+        }
         Linking::Linked
     }
 
@@ -96,15 +112,20 @@ unsafe impl<T, K: Sharing> Arm for RecvArm<'_, T, K> {
         unsafe { state.receivers.remove(self.node.as_node()) };
     }
 
-    unsafe fn settle(&self, _reason: Reason) -> bool {
+    unsafe fn settle(&self, reason: Reason) -> bool {
         // SAFETY: not linked any more, so the slot is the waiter's.
         let is_given = self.slot.with(|slot| unsafe { (*slot).is_some() });
         if is_given {
+            self.turn.set(Turn::new());
             self.is_done.set(true);
             return true;
         }
         // It was told that there is something to see.
-        self.attempt()
+        let mut turn = self.turn.get();
+        turn.end(reason);
+        let got = self.channel.get_told(&mut turn);
+        self.turn.set(turn);
+        self.keep(got)
     }
 }
 

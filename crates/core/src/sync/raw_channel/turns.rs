@@ -40,7 +40,7 @@ fn is_mark(slot: *mut ()) -> bool {
 }
 
 /// What a receiver knows of its turns, from its first wait until it has a value.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     /// How often it has looked in vain.
     overtaken: u32,
@@ -62,6 +62,11 @@ impl Turn {
             true => mark(),
             false => usual,
         }
+    }
+
+    /// Whether it has looked in vain: it waits before all others.
+    pub(super) fn was_overtaken(&self) -> bool {
+        self.overtaken > 0
     }
 
     fn is_starving(&self) -> bool {

@@ -9,11 +9,12 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sinew_core::sharing::{Shared, Sharing};
-use sinew_core::sync::{Broadcast, Missing};
+use sinew_core::sync::{BegunNews, Broadcast, Missing, News};
 use sinew_core::wait::Polled;
 
-use super::{SendError, take_turn};
+use super::SendError;
 use crate::error::WaitError;
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::BroadcastArm;
 use crate::sys::clock;
@@ -127,7 +128,7 @@ impl<T, K: Sharing> Sender<T, K> {
     /// The value comes back, with the reason `Closed`, if there is no receiver or the channel is closed.
     pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
         let sent = self.channel.send(value);
-        take_turn();
+        current::take_turn();
         sent.map_err(|value| SendError {
             value,
             reason: WaitError::Closed,
@@ -199,11 +200,6 @@ pub struct Receiver<T, K: Sharing = Shared> {
     position: Cell<u64>,
 }
 
-/// The value, or a clone of it while others wait for it too.
-fn own<T: Clone, K: Sharing>(value: K::Ref<T>) -> T {
-    K::unwrap_or_clone(value)
-}
-
 impl<T: Clone> Receiver<T> {
     /// [`Receiver::recv`] for a future.
     pub(crate) fn poll_recv(
@@ -212,7 +208,7 @@ impl<T: Clone> Receiver<T> {
         waker: &Waker,
     ) -> Poll<Result<T, RecvError>> {
         let received = self.channel.poll_recv(&self.position, party, waker);
-        received.map(|result| result.map(own::<T, Shared>).map_err(of_missing))
+        received.map(|result| result.map(News::into_owned).map_err(of_missing))
     }
 }
 
@@ -236,8 +232,17 @@ impl<T: Clone, K: Sharing> Receiver<T, K> {
     /// # Errors
     ///
     /// See [`RecvError`].
+    #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.recv_within(None)
+        current::check_call();
+        match self.channel.recv_begin(&self.position) {
+            Ok(news) => {
+                let value = news.into_owned();
+                current::take_turn();
+                Ok(value)
+            }
+            Err(begun) => self.recv_on(begun, None),
+        }
     }
 
     /// As [`Receiver::recv`], for at most `timeout`.
@@ -265,7 +270,7 @@ impl<T: Clone, K: Sharing> Receiver<T, K> {
     /// See [`TryRecvError`].
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         match self.channel.try_recv(&self.position) {
-            Ok(value) => Ok(own::<T, K>(value)),
+            Ok(news) => Ok(news.into_owned()),
             Err(Missing::Empty) => Err(TryRecvError::Empty),
             Err(Missing::Closed) => Err(TryRecvError::Closed),
             Err(Missing::Lagged(count)) => Err(TryRecvError::Lagged(count)),
@@ -273,9 +278,28 @@ impl<T: Clone, K: Sharing> Receiver<T, K> {
     }
 
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, RecvError> {
+        match self.channel.recv_begin(&self.position) {
+            Ok(news) => {
+                current::take_turn();
+                Ok(news.into_owned())
+            }
+            Err(begun) => self.recv_on(begun, deadline_ns),
+        }
+    }
+
+    /// Goes on with a receive that has the broadcast's lock, and may have to wait.
+    ///
+    /// PERF: called from the user's own frame, see the runtime's suspension.
+    #[inline(never)]
+    fn recv_on(
+        &self,
+        begun: BegunNews<'_, T, K>,
+        deadline_ns: Option<u64>,
+    ) -> Result<T, RecvError> {
         let waiting = match Waiting::at::<K>(deadline_ns) {
             Ok(waiting) => waiting,
             Err(reason) => {
+                drop(begun);
                 return self.try_recv().map_err(|error| match error {
                     TryRecvError::Empty => reason.into(),
                     TryRecvError::Closed => WaitError::Closed.into(),
@@ -283,10 +307,10 @@ impl<T: Clone, K: Sharing> Receiver<T, K> {
                 });
             }
         };
-        match self.channel.recv(&self.position, &waiting) {
+        match self.channel.recv_on(begun, &self.position, &waiting) {
             Ok(result) => {
                 waiting.take_turn();
-                result.map(own::<T, K>).map_err(of_missing)
+                result.map(News::into_owned).map_err(of_missing)
             }
             Err(reason) => {
                 let error = waiting.result(reason).err();

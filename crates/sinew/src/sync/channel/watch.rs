@@ -12,8 +12,9 @@ use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::RawWatch;
 use sinew_core::wait::Polled;
 
-use super::{SendError, take_turn};
+use super::SendError;
 use crate::error::WaitError;
+use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::ChangeArm;
 use crate::sys::clock;
@@ -71,7 +72,7 @@ impl<T, K: Sharing> Sender<T, K> {
     /// [`Sender::replace`].
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         let sent = self.channel.send(value);
-        take_turn();
+        current::take_turn();
         match sent {
             Ok(_before) => Ok(()),
             Err(value) => Err(SendError {

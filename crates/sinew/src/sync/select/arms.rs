@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use sinew_core::life::Join;
 use sinew_core::sharing::{Shared, Sharing};
-use sinew_core::sync::{self as raw, Channel};
+use sinew_core::sync::{self as raw, Channel, News};
 use sinew_core::wait::{Arm as RawArm, ArmNode, Linking, Probe, Queue, QueueArm, Reason, Waiter};
 
 use super::sealed::Sealed;
@@ -185,7 +185,7 @@ impl<'a, T: Clone, K: Sharing> BroadcastArm<'a, T, K> {
     pub fn take(&self) -> Option<Result<T, RecvError>> {
         self.raw.take()?;
         let got = self.raw.probe().take_value()?;
-        Some(got.map(K::unwrap_or_clone).map_err(of_missing))
+        Some(got.map(News::into_owned).map_err(of_missing))
     }
 }
 

@@ -37,7 +37,7 @@ pub fn sent<T>(outcome: Result<(), WaitError>, value: &mut Option<T>) -> Result<
 /// | `r = tx.send_from(&mut slot)` | the same with the value in `slot: Option<T>`; see below | `Result<(), WaitError>` |
 /// | `r = event.wait()` | an event, a wait group, a cancel token, a `SharedFuture`, the end of a coroutine | `Result<(), WaitError>` |
 /// | `r = handle.join()` | the coroutine has ended; `handle`, a variable or a field, is consumed only then | `Result<T, JoinError>` |
-/// | `_ = after(duration)`, `_ = at(instant)` | the time is over, counted from here | `()` |
+/// | `_ = after(duration)`, `_ = at(instant)`, also without the `_ =` | the time is over, counted from here | `()` |
 /// | `r = ready(&fd, interest)` | the descriptor is ready | `io::Result<()>` |
 /// | `v = future(fut)` | the std future `fut: Unpin` is ready, say a `pin!(…)` or a `&mut` of one; polled here | its output |
 /// | `r = arm(expression)` | what any other [arm](crate::sync::select::Arm) waits for | what its `take` returns |
@@ -109,6 +109,13 @@ macro_rules! select {
     };
     (@arms $arms:tt $default:tt default => $($rest:tt)*) => {
         ::core::compile_error!("a select has one default at most")
+    };
+    // What gives nothing needs no pattern.
+    (@arms $arms:tt $default:tt after($($time:tt)*) => $($rest:tt)+) => {
+        $crate::select!(@what $arms $default {_} {} after($($time)*) => $($rest)+)
+    };
+    (@arms $arms:tt $default:tt at($($time:tt)*) => $($rest:tt)+) => {
+        $crate::select!(@what $arms $default {_} {} at($($time)*) => $($rest)+)
     };
     (@arms $arms:tt $default:tt $pattern:pat = $($rest:tt)+) => {
         $crate::select!(@what $arms $default {$pattern} {} $($rest)+)
@@ -234,6 +241,14 @@ macro_rules! select {
             ::core::option::Option::Some(_) => ::core::unreachable!("there is no such arm"),
             ::core::option::Option::None => $default,
         }
+    };
+
+    // Whatever does not fit.
+    (@ $($rest:tt)*) => {
+        ::core::compile_error!(
+            "the arms of a select are `pattern = what is waited for => body`, `after(duration) => body`, `at(instant) => body` \
+             and `default => body`, with commas between them"
+        )
     };
 
     ($($tokens:tt)+) => {

@@ -613,9 +613,8 @@ impl<T, K: Sharing> Channel<T, K> {
                 self.record(Kind::Send),
             )
         };
-        // SAFETY: the waiter goes on: its frame is its own again.
-        let left = slot.with_mut(|slot| unsafe { (*slot).take() });
-        match left {
+        // The waiter goes on: its frame is its own again.
+        match slot.into_inner() {
             None => Ok(()),
             Some(value) => Err(SendFailed { value, reason }),
         }
@@ -636,8 +635,8 @@ impl<T, K: Sharing> Channel<T, K> {
                 self.record(Kind::Receive),
             )
         };
-        // SAFETY: the waiter goes on: its frame is its own again.
-        if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+        // The waiter goes on: its frame is its own again.
+        if let Some(value) = slot.into_inner() {
             return Ok(value);
         }
         if matches!(reason, Reason::Timeout | Reason::Cancelled) {
@@ -672,8 +671,8 @@ impl<T, K: Sharing> Channel<T, K> {
                     self.record(Kind::Receive),
                 )
             };
-            // SAFETY: the waiter goes on: its frame is its own again.
-            if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+            // The waiter goes on: its frame is its own again.
+            if let Some(value) = slot.into_inner() {
                 return Ok(value);
             }
             if matches!(reason, Reason::Timeout | Reason::Cancelled) {

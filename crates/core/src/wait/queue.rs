@@ -300,7 +300,14 @@ impl Queue {
         reason: Reason,
         wanted: impl Fn(*mut ()) -> bool,
     ) -> Option<ClaimedBy<'w, W>> {
-        let node = self.head()?;
+        if self.tail.is_null() {
+            return None;
+        }
+        let mut node = self.tail;
+        // SAFETY: I1.
+        unsafe { edit(self.tail, |tail| node = tail.next) };
+        // SAFETY: the links of what is in a queue form a ring.
+        let node = unsafe { NonNull::new_unchecked(node.cast_mut()) };
         // SAFETY: I1.
         let first = unsafe { node.as_ref() };
         let waiter = first.inner.with(|inner| {

@@ -234,7 +234,7 @@ impl<T, K: Sharing> Sender<T, K> {
         let Some(party) = Brisk::here() else {
             return self.send_within(value, None);
         };
-        match self.channel.send_by(value, &party, &party) {
+        match self.channel.send_by(value, party, &party) {
             Ok(course) => {
                 party.take_turn(course);
                 Ok(())
@@ -415,7 +415,7 @@ impl<T, K: Sharing> Receiver<T, K> {
         let Some(party) = Brisk::here() else {
             return self.recv_within(None);
         };
-        match self.channel.recv_by(&party, &party) {
+        match self.channel.recv_by(party, &party) {
             Ok((value, course)) => {
                 party.take_turn(course);
                 Ok(value)

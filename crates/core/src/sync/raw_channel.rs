@@ -563,16 +563,17 @@ impl<T, K: Sharing> Channel<T, K> {
         Got::Value(value.expect("a sender waits with its value in its slot"))
     }
 
-    /// PERF: in the frame of its only caller, as [`recv_slow`](Self::recv_slow).
+    /// PERF: in the frame of its only caller, as [`recv_slow`](Self::recv_slow). The party is given by value: a small one stays in
+    /// registers.
     #[inline(always)]
     fn send_slow<S: Suspend>(
         &self,
         value: T,
         guard: Guard<'_, State<T>, K>,
-        party: &S,
+        party: S,
     ) -> Result<(), SendFailed<T>> {
         if guard.receivers.is_empty() {
-            self.send_waiting(value, guard, party)
+            self.send_waiting(value, guard, &party)
         } else {
             self.send_telling(value, guard, party)
         }
@@ -585,13 +586,13 @@ impl<T, K: Sharing> Channel<T, K> {
         &self,
         value: T,
         mut guard: Guard<'_, State<T>, K>,
-        party: &S,
+        party: S,
     ) -> Result<(), SendFailed<T>> {
         if let Some(told) = guard.tell() {
-            let party = Telling::new(party, told);
+            let party = Telling::new(&party, told);
             return self.send_waiting(value, guard, &party);
         }
-        self.send_waiting(value, guard, party)
+        self.send_waiting(value, guard, &party)
     }
 
     #[inline(always)]
@@ -622,7 +623,7 @@ impl<T, K: Sharing> Channel<T, K> {
 
     /// PERF: in the frame of its only caller, see the runtime's suspension.
     #[inline(always)]
-    fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: &S) -> Result<T, Reason> {
+    fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: S) -> Result<T, Reason> {
         let slot: Slot<T> = UnsafeCell::new(None);
         // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
         let reason = unsafe {
@@ -631,7 +632,7 @@ impl<T, K: Sharing> Channel<T, K> {
                 guard,
                 |state| &mut state.receivers,
                 ptr::from_ref(&slot).cast_mut().cast(),
-                party,
+                &party,
                 self.record(Kind::Receive),
             )
         };
@@ -647,7 +648,7 @@ impl<T, K: Sharing> Channel<T, K> {
 
     /// Receives as one that was told that there is something to see, and waits before all others if that was in vain.
     #[cold]
-    fn recv_told<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
+    fn recv_told<S: Suspend>(&self, party: S) -> Result<T, Reason> {
         let mut turn = Turn::new();
         loop {
             let guard = match self.get_told(&mut turn) {
@@ -667,7 +668,7 @@ impl<T, K: Sharing> Channel<T, K> {
                     guard,
                     |state| &mut state.receivers,
                     turn.slot_or(place),
-                    party,
+                    &party,
                     self.record(Kind::Receive),
                 )
             };

@@ -180,6 +180,34 @@ pub unsafe trait Suspend {
     fn withdraw(&self) {}
 }
 
+// SAFETY: it is the party itself, which keeps these duties.
+unsafe impl<S: Suspend> Suspend for &S {
+    #[inline(always)]
+    fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
+        (**self).party()
+    }
+
+    #[inline(always)]
+    fn refused(&self) -> Option<Reason> {
+        (**self).refused()
+    }
+
+    #[inline(always)]
+    fn expired(&self) -> Option<Reason> {
+        (**self).expired()
+    }
+
+    #[inline(always)]
+    fn suspend(&self, record: Record) -> Reason {
+        (**self).suspend(record)
+    }
+
+    #[inline(always)]
+    fn withdraw(&self) {
+        (**self).withdraw();
+    }
+}
+
 /// Waits in the queue that `queue` finds in the locked state; gives the lock back meanwhile.
 ///
 /// `slot` is for the waker: where what is handed over lies or goes. The reason is

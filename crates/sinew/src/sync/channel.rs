@@ -233,7 +233,7 @@ impl<T, K: Sharing> Sender<T, K> {
             }
             Err(begun) => begun,
         };
-        match self.channel.send_on_by(value, begun, &party, &party) {
+        match self.channel.send_on_by(value, begun, party, &party) {
             Ok(course) => {
                 party.take_turn(course);
                 Ok(())
@@ -443,7 +443,7 @@ impl<T, K: Sharing> Receiver<T, K> {
             }
             Err(begun) => begun,
         };
-        match self.channel.recv_on_by(begun, &party, &party) {
+        match self.channel.recv_on_by(begun, party, &party) {
             Ok((value, course)) => {
                 party.take_turn(course);
                 Ok(value)

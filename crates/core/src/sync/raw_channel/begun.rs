@@ -75,7 +75,7 @@ impl<T, K: Sharing> Channel<T, K> {
         &self,
         value: T,
         begun: Begun<'_, T, K>,
-        party: &S,
+        party: S,
         by: &W,
     ) -> Result<Course, SendFailed<T>> {
         match self.put_locked_by(value, begun.0, by) {
@@ -132,7 +132,7 @@ impl<T, K: Sharing> Channel<T, K> {
     pub fn recv_on_by<S: Suspend, W: Waking>(
         &self,
         begun: Begun<'_, T, K>,
-        party: &S,
+        party: S,
         by: &W,
     ) -> Result<(T, Course), Reason> {
         match self.get_locked_by(begun.0, by) {

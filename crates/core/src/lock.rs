@@ -51,12 +51,9 @@ impl SpinByte {
     }
 
     /// Takes the byte, spinning while another holds it.
-    ///
-    /// PERF: a swap where nobody is expected: three instructions less than a compare-and-swap, of the some thirty of a channel's call.
-    #[inline(always)]
+    #[inline]
     pub fn lock(&self) {
-        // ORDERING: Acquire pairs with the Release in unlock.
-        if self.0.swap(1, Acquire) != 0 {
+        if !self.try_lock() {
             self.lock_slow();
         }
     }

@@ -90,6 +90,8 @@ fn all_waiters_see_all_the_work() {
 struct Model {
     count: usize,
     ended: Vec<Option<Result<(), Reason>>>,
+    /// How many of the waits found nothing to wait for.
+    ends_at_once: usize,
 }
 
 impl Model {
@@ -118,6 +120,7 @@ impl<K: Sharing> Oracle for Both<K> {
     fn begin(&self) -> usize {
         let model = &mut *self.model.borrow_mut();
         model.ended.push((model.count == 0).then_some(Ok(())));
+        model.ends_at_once += usize::from(model.count == 0);
         model.ended.len() - 1
     }
 
@@ -165,6 +168,7 @@ fn it_does_what_the_model_does() {
 
 fn does_what_the_model_does<K: Sharing>() {
     let mut chance = Chance::new();
+    let (mut ends_at_once, mut wakes, mut strikes) = (0, 0, 0);
     for _ in 0..rounds(3_000) {
         let both = Both {
             group: RawWaitGroup::<K>::of_kind(),
@@ -172,7 +176,23 @@ fn does_what_the_model_does<K: Sharing>() {
             chance: RefCell::new(chance.fork()),
         };
         for _ in 0..4 {
+            // At a count of zero nobody waits, and nothing is called in a wait.
+            for _ in 0..both.below(6) {
+                both.call();
+            }
             wait_within(&both, 5);
         }
+        let model = both.model.into_inner();
+        ends_at_once += model.ends_at_once;
+        strikes += count(&model, Result::is_err);
+        wakes += count(&model, Result::is_ok) - model.ends_at_once;
     }
+    assert!(
+        ends_at_once > 0 && wakes > 0 && strikes > 0,
+        "every kind of end was seen: {ends_at_once}, {wakes}, {strikes}"
+    );
+}
+
+fn count(model: &Model, of: impl Fn(&Result<(), Reason>) -> bool) -> usize {
+    model.ended.iter().flatten().filter(|end| of(end)).count()
 }

@@ -164,7 +164,7 @@ impl<T> std::error::Error for TrySendError<T> {}
 /// Nothing could be received without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// Nothing is there yet, but for what is kept for a future whose turn it is, see [`RecvFuture`](crate::future::RecvFuture).
+    /// Nothing is there yet, but for what is kept for a receive whose turn it is, see [`RecvFuture`](crate::future::RecvFuture).
     Empty,
     /// Nothing is there, and the channel is closed: nothing will come.
     Closed,
@@ -413,6 +413,9 @@ impl<T> Receiver<T> {
 
 impl<T, K: Sharing> Receiver<T, K> {
     /// To receive, as one of several things of which one happens: an arm of a [`select`](crate::sync::select).
+    ///
+    /// An arm that is woken for a value which another takes before it looks is the first in line again, 16 times at most; then one
+    /// value is reserved for it from its wake on.
     pub fn recv_arm(&self) -> RecvArm<'_, T, K> {
         RecvArm::new(&self.channel)
     }

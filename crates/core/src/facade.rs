@@ -27,6 +27,11 @@ mod cell {
         }
 
         #[inline(always)]
+        pub(crate) fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
+
+        #[inline(always)]
         pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
             f(self.0.get())
         }

@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 use sinew_core::inbox::{Inbox, Link, Push};
 use sinew_core::lock::{Lock, SpinByte};
-use sinew_core::wait::{Claim, Node, Queue, Reason, Waiter, Ways};
+use sinew_core::wait::{Anyone, Claim, Node, Queue, Reason, Waiter, Waking, Ways};
 
 /// A coroutine as the scheduler sees it, reduced to its waiting parts.
 #[repr(C)]
@@ -57,6 +57,21 @@ unsafe fn wake_party(waiter: NonNull<Waiter>) {
     }
 }
 
+/// Who runs on this party's thread, and knows that.
+struct Neighbour<'a>(&'a Party);
+
+// SAFETY: the party goes on on the thread that the neighbour runs on, where alone its rivals claim it.
+unsafe impl Waking for Neighbour<'_> {
+    fn is_near(&self, waiter: NonNull<Waiter>) -> bool {
+        waiter == NonNull::from(&self.0.waiter)
+    }
+
+    unsafe fn wake_near(&self, waiter: NonNull<Waiter>) {
+        // SAFETY: passed on to the caller.
+        unsafe { wake_party(waiter) };
+    }
+}
+
 /// A place where one value at a time is handed to a waiter: the smallest primitive.
 struct Place {
     queue: Lock<Queue>,
@@ -65,8 +80,13 @@ struct Place {
 impl Place {
     /// Hands `value` to a waiter if one waits.
     fn hand(&self, value: usize) -> bool {
+        self.hand_by(value, &Anyone)
+    }
+
+    /// The same, by who knows who is near.
+    fn hand_by(&self, value: usize, by: &impl Waking) -> bool {
         let mut queue = self.queue.lock();
-        let Some(claimed) = queue.claim_front(Reason::Woken) else {
+        let Some(claimed) = queue.claim_front_by(by, Reason::Woken) else {
             return false;
         };
         let slot = claimed.slot().cast::<UnsafeCell<usize>>();
@@ -86,6 +106,8 @@ enum Rival {
     Cancel,
     /// A waker on the waiter's own thread: another coroutine there. Then a timer.
     Hand,
+    /// The same, by one that knows that they are of one thread.
+    Neighbour,
 }
 
 /// The value that a waker on the waiter's own thread hands over.
@@ -106,6 +128,11 @@ fn wait(party: &Party, place: &Place, rival: Rival) -> (Reason, usize) {
             break;
         }
         let reason = match std::mem::replace(&mut rival, Rival::None) {
+            Rival::Neighbour => {
+                place.hand_by(HANDED_HERE, &Neighbour(party));
+                rival = Rival::Timer;
+                continue;
+            }
             Rival::Hand => {
                 place.hand(HANDED_HERE);
                 rival = Rival::Timer;
@@ -209,6 +236,11 @@ fn two_wakers_and_a_timer() {
 #[test]
 fn two_wakers_one_on_the_waiters_thread_and_a_timer() {
     two_wakers_against(Rival::Hand);
+}
+
+#[test]
+fn two_wakers_one_that_knows_the_waiter_to_be_near_and_a_timer() {
+    two_wakers_against(Rival::Neighbour);
 }
 
 #[test]

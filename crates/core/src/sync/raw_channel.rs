@@ -64,7 +64,7 @@ use crate::lock::{Guard, Lock};
 use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
 use crate::wait::{
-    Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in, wait_in_front,
+    Anyone, Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, Waking, wait_in, wait_in_front,
 };
 
 pub use arms::{RecvArm, SendArm};
@@ -397,6 +397,37 @@ impl<T, K: Sharing> Channel<T, K> {
         self.put_to_buffer(value, state)
     }
 
+    /// As [`put_locked`](Self::put_locked), by a party that knows who is near.
+    ///
+    /// PERF: in the caller's frame, with what follows for a receiver that is near.
+    #[inline(always)]
+    fn put_locked_by<'a, W: Waking>(
+        &'a self,
+        value: T,
+        mut state: Guard<'a, State<T>, K>,
+        by: &W,
+    ) -> Put<'a, T, K> {
+        if state.closed {
+            return Put::Closed(value);
+        }
+        if state.receivers.is_empty() {
+            return self.put_to_buffer(value, state);
+        }
+        if state.buffer.len() > 0 || !state.senders.is_empty() || state.reserved > 0 {
+            return self.put_to_receiver(value, state);
+        }
+        match (state.receivers).claim_front_if_by(by, Reason::Woken, is_given) {
+            Some(receiver) => {
+                // SAFETY: claimed from the receivers of this channel, with a slot.
+                unsafe { give(&receiver, value) };
+                drop(state);
+                receiver.wake();
+                Put::Done
+            }
+            None => self.put_and_tell(value, state),
+        }
+    }
+
     fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
         if state.has_values() || state.reserved > 0 {
             return self.put_and_tell(value, state);
@@ -405,10 +436,7 @@ impl<T, K: Sharing> Channel<T, K> {
             return self.put_and_tell(value, state);
         };
         // SAFETY: claimed from the receivers of this channel, with a slot.
-        let before = unsafe { exchange(&receiver, Some(value)) };
-        debug_assert!(before.is_none(), "a receiver waits with an empty slot");
-        // Nothing is in there; forgetting it says that no drop of a T can run here.
-        mem::forget(before);
+        unsafe { give(&receiver, value) };
         drop(state);
         receiver.wake();
         Put::Done
@@ -479,6 +507,24 @@ impl<T, K: Sharing> Channel<T, K> {
         self.get_first(state)
     }
 
+    /// As [`get_locked`](Self::get_locked), by a party that knows who is near.
+    ///
+    /// PERF: in the caller's frame, with what follows for a sender that is near.
+    #[inline(always)]
+    fn get_locked_by<'a, W: Waking>(
+        &'a self,
+        state: Guard<'a, State<T>, K>,
+        by: &W,
+    ) -> Got<'a, T, K> {
+        if state.reserved > 0 {
+            return self.get_unreserved(state);
+        }
+        if state.buffer.len() > 0 {
+            return self.get_first(state);
+        }
+        self.get_from_sender_by(state, by)
+    }
+
     #[inline]
     fn get_first<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         let mut retired = None;
@@ -494,8 +540,17 @@ impl<T, K: Sharing> Channel<T, K> {
         Got::Value(value)
     }
 
-    fn get_from_sender<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
-        let Some(sender) = state.senders.claim_front(Reason::Woken) else {
+    fn get_from_sender<'a>(&'a self, state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
+        self.get_from_sender_by(state, &Anyone)
+    }
+
+    #[inline(always)]
+    fn get_from_sender_by<'a, W: Waking>(
+        &'a self,
+        mut state: Guard<'a, State<T>, K>,
+        by: &W,
+    ) -> Got<'a, T, K> {
+        let Some(sender) = state.senders.claim_front_by(by, Reason::Woken) else {
             if state.closed {
                 return Got::Closed;
             }
@@ -508,22 +563,39 @@ impl<T, K: Sharing> Channel<T, K> {
         Got::Value(value.expect("a sender waits with its value in its slot"))
     }
 
-    #[cold]
+    /// PERF: in the frame of its only caller, as [`recv_slow`](Self::recv_slow). The party is given by value: a small one stays in
+    /// registers.
+    #[inline(always)]
     fn send_slow<S: Suspend>(
         &self,
         value: T,
         guard: Guard<'_, State<T>, K>,
-        party: &S,
+        party: S,
     ) -> Result<(), SendFailed<T>> {
-        let mut guard = guard;
-        if let Some(told) = guard.tell() {
-            let party = Telling::new(party, told);
-            return self.send_waiting(value, guard, &party);
+        if guard.receivers.is_empty() {
+            self.send_waiting(value, guard, &party)
+        } else {
+            self.send_telling(value, guard, party)
         }
-        self.send_waiting(value, guard, party)
     }
 
-    #[inline]
+    /// As [`send_waiting`](Self::send_waiting), where receivers wait that are not given the value: the first of them is told.
+    #[cold]
+    #[inline(never)]
+    fn send_telling<S: Suspend>(
+        &self,
+        value: T,
+        mut guard: Guard<'_, State<T>, K>,
+        party: S,
+    ) -> Result<(), SendFailed<T>> {
+        if let Some(told) = guard.tell() {
+            let party = Telling::new(&party, told);
+            return self.send_waiting(value, guard, &party);
+        }
+        self.send_waiting(value, guard, &party)
+    }
+
+    #[inline(always)]
     fn send_waiting<S: Suspend>(
         &self,
         value: T,
@@ -542,9 +614,8 @@ impl<T, K: Sharing> Channel<T, K> {
                 self.record(Kind::Send),
             )
         };
-        // SAFETY: the waiter goes on: its frame is its own again.
-        let left = slot.with_mut(|slot| unsafe { (*slot).take() });
-        match left {
+        // The waiter goes on: its frame is its own again.
+        match slot.into_inner() {
             None => Ok(()),
             Some(value) => Err(SendFailed { value, reason }),
         }
@@ -552,7 +623,7 @@ impl<T, K: Sharing> Channel<T, K> {
 
     /// PERF: in the frame of its only caller, see the runtime's suspension.
     #[inline(always)]
-    fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: &S) -> Result<T, Reason> {
+    fn recv_slow<S: Suspend>(&self, guard: Guard<'_, State<T>, K>, party: S) -> Result<T, Reason> {
         let slot: Slot<T> = UnsafeCell::new(None);
         // SAFETY: the same queue, and the slot that senders expect, which outlives the wait.
         let reason = unsafe {
@@ -561,12 +632,12 @@ impl<T, K: Sharing> Channel<T, K> {
                 guard,
                 |state| &mut state.receivers,
                 ptr::from_ref(&slot).cast_mut().cast(),
-                party,
+                &party,
                 self.record(Kind::Receive),
             )
         };
-        // SAFETY: the waiter goes on: its frame is its own again.
-        if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+        // The waiter goes on: its frame is its own again.
+        if let Some(value) = slot.into_inner() {
             return Ok(value);
         }
         if matches!(reason, Reason::Timeout | Reason::Cancelled) {
@@ -577,7 +648,7 @@ impl<T, K: Sharing> Channel<T, K> {
 
     /// Receives as one that was told that there is something to see, and waits before all others if that was in vain.
     #[cold]
-    fn recv_told<S: Suspend>(&self, party: &S) -> Result<T, Reason> {
+    fn recv_told<S: Suspend>(&self, party: S) -> Result<T, Reason> {
         let mut turn = Turn::new();
         loop {
             let guard = match self.get_told(&mut turn) {
@@ -597,12 +668,12 @@ impl<T, K: Sharing> Channel<T, K> {
                     guard,
                     |state| &mut state.receivers,
                     turn.slot_or(place),
-                    party,
+                    &party,
                     self.record(Kind::Receive),
                 )
             };
-            // SAFETY: the waiter goes on: its frame is its own again.
-            if let Some(value) = slot.with_mut(|slot| unsafe { (*slot).take() }) {
+            // The waiter goes on: its frame is its own again.
+            if let Some(value) = slot.into_inner() {
                 return Ok(value);
             }
             if matches!(reason, Reason::Timeout | Reason::Cancelled) {
@@ -668,6 +739,20 @@ fn refill<T, K: Sharing>(mut state: Guard<'_, State<T>, K>) {
     }
     drop(state);
     sender.wake();
+}
+
+/// Puts a value into the slot of a claimed receiver.
+///
+/// # Safety
+///
+/// As for [`exchange`].
+#[inline(always)]
+unsafe fn give<T>(receiver: &Claimed, value: T) {
+    // SAFETY: passed on to the caller.
+    let before = unsafe { exchange(receiver, Some(value)) };
+    debug_assert!(before.is_none(), "a receiver waits with an empty slot");
+    // Nothing is in there; forgetting it says that no drop of a T can run here.
+    mem::forget(before);
 }
 
 /// Puts `new` into the slot of a claimed party, and takes out what is there.

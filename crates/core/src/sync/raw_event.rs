@@ -26,7 +26,7 @@ use core::ptr;
 use crate::facade::const_unless_loom;
 use crate::lock::Lock;
 use crate::sharing::{Shared, Sharing};
-use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, wait_in};
+use crate::wait::{Anyone, Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, Waking, wait_in};
 
 /// Who takes a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,8 +97,14 @@ impl<K: Sharing> RawEvent<K> {
     /// is called. Manual-reset: all are woken, and the event stays set.
     #[inline]
     pub fn set(&self) {
+        self.set_by(&Anyone);
+    }
+
+    /// As [`set`](Self::set), by a party that knows who is near.
+    #[inline(always)]
+    pub fn set_by<W: Waking>(&self, by: &W) {
         match self.mode {
-            Mode::Auto => self.signal_one(),
+            Mode::Auto => self.signal_one(by),
             Mode::Manual => self.signal_all(),
         }
     }
@@ -131,7 +137,9 @@ impl<K: Sharing> RawEvent<K> {
     /// # Errors
     ///
     /// The reason for which the party gave up: [`Reason::Timeout`] or [`Reason::Cancelled`]. It has taken no signal then.
-    #[inline]
+    ///
+    /// PERF: in the caller's frame, see the runtime's suspension.
+    #[inline(always)]
     pub fn wait<S: Suspend>(&self, party: &S) -> Result<Signal<'_, K>, Reason> {
         let mut state = self.state.lock();
         if self.take(&mut state) {
@@ -174,9 +182,10 @@ impl<K: Sharing> RawEvent<K> {
         }
     }
 
-    fn signal_one(&self) {
+    #[inline(always)]
+    fn signal_one<W: Waking>(&self, by: &W) {
         let mut state = self.state.lock();
-        let Some(first) = state.waiters.claim_front(Reason::Woken) else {
+        let Some(first) = state.waiters.claim_front_by(by, Reason::Woken) else {
             // INVARIANT: I1: the queue is empty.
             state.set = true;
             return;
@@ -198,7 +207,7 @@ impl<K: Sharing> RawEvent<K> {
     #[cold]
     fn give_back(&self) {
         match self.mode {
-            Mode::Auto => self.signal_one(),
+            Mode::Auto => self.signal_one(&Anyone),
             // It was not taken from anybody: the event keeps it until it is reset.
             Mode::Manual => {}
         }

@@ -60,6 +60,13 @@ impl Waiter {
         }
     }
 
+    /// Whether the waiter is made runnable in these ways, which tell what it is part of.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_ways(&self, ways: &'static Ways) -> bool {
+        ptr::eq(self.ways, ways)
+    }
+
     /// Claims the waiter for the party that found its node.
     ///
     /// # Safety

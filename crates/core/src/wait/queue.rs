@@ -9,10 +9,13 @@
     reason = "intrusive links between frames of different parties"
 )]
 
+use core::fmt;
 use core::mem;
+use core::ops;
 use core::ptr::{self, NonNull};
 
 use crate::wait::node::{Inner, Node, UNLINKED, Waiter};
+use crate::wait::waking::Waking;
 use crate::wait::word::{Claim, Reason};
 
 /// A queue of waiting parties: one word, so that a primitive stays small.
@@ -52,7 +55,7 @@ impl Queue {
     ///
     /// The node is prepared, unlinked, its waiter is armed, and it stays in place until it is out of the queue, which its
     /// waiter sees to (I1).
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push_back(&mut self, node: NonNull<Node>) {
         let node = node.as_ptr().cast_const();
         let mut head = node;
@@ -194,6 +197,7 @@ impl Queue {
     }
 
     /// The oldest node.
+    #[inline(always)]
     fn head(&self) -> Option<NonNull<Node>> {
         let mut head = ptr::null();
         if !self.tail.is_null() {
@@ -278,6 +282,98 @@ impl Queue {
         }
     }
 
+    /// As [`claim_front`](Self::claim_front), by a party that knows who is near.
+    #[inline(always)]
+    pub fn claim_front_by<'w, W: Waking>(
+        &mut self,
+        by: &'w W,
+        reason: Reason,
+    ) -> Option<ClaimedBy<'w, W>> {
+        self.claim_front_if_by(by, reason, |_| true)
+    }
+
+    /// As [`claim_front_if`](Self::claim_front_if), by a party that knows who is near.
+    #[inline(always)]
+    pub fn claim_front_if_by<'w, W: Waking>(
+        &mut self,
+        by: &'w W,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<ClaimedBy<'w, W>> {
+        if self.tail.is_null() {
+            return None;
+        }
+        let mut node = self.tail;
+        // SAFETY: I1.
+        unsafe { edit(self.tail, |tail| node = tail.next) };
+        // SAFETY: the links of what is in a queue form a ring.
+        let node = unsafe { NonNull::new_unchecked(node.cast_mut()) };
+        // SAFETY: I1.
+        let first = unsafe { node.as_ref() };
+        let waiter = first.inner.with(|inner| {
+            // SAFETY: the caller holds the lock.
+            unsafe { (*inner).waiter }
+        });
+        // SAFETY: a linked node has a waiter, alive as long as the node is.
+        let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
+        // SAFETY: as above.
+        let word = unsafe { &waiter.as_ref().word };
+        if by.is_near(waiter) && word.is_armed_for_one() {
+            // SAFETY: the caller holds the lock.
+            if !wanted(unsafe { first.slot() }) {
+                return None;
+            }
+            self.pop_front(node);
+            // It is near, waits at this primitive only, and the lock is held: nobody comes in between.
+            word.claim_armed(reason);
+            let claimed = Claimed { node, waiter };
+            return Some(ClaimedBy {
+                claimed,
+                by,
+                is_near: true,
+            });
+        }
+        let claimed = self.claim_front_far(reason, wanted)?;
+        Some(ClaimedBy {
+            claimed,
+            by,
+            is_near: false,
+        })
+    }
+
+    /// The same for a waiter that is not near, waits at several primitives or was claimed by others.
+    #[inline(never)]
+    fn claim_front_far(
+        &mut self,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<Claimed> {
+        self.claim_front_if(reason, wanted)
+    }
+
+    /// Takes out the oldest node, which is this one.
+    #[inline(always)]
+    fn pop_front(&mut self, head: NonNull<Node>) {
+        let head = head.as_ptr().cast_const();
+        let mut next = ptr::null();
+        // SAFETY: I1. Who is in no queue is told by `prev`.
+        unsafe {
+            edit(head, |inner| {
+                next = inner.next;
+                inner.prev = UNLINKED;
+            });
+        }
+        if head == self.tail {
+            self.tail = ptr::null();
+            return;
+        }
+        let tail = self.tail;
+        // SAFETY: I1.
+        unsafe { edit(tail, |inner| inner.next = next) };
+        // SAFETY: I1.
+        unsafe { edit(next, |inner| inner.prev = tail) };
+    }
+
     /// Takes every node out and claims its waiter with `reason`; those that were won are to be woken
     /// after the lock is given back.
     #[inline]
@@ -321,6 +417,48 @@ impl Claimed {
     pub fn wake(self) {
         // SAFETY: this value stands for the won claim, and is consumed.
         unsafe { Waiter::wake(self.waiter) };
+    }
+
+    #[inline(never)]
+    fn wake_far(self) {
+        self.wake();
+    }
+}
+
+/// A [`Claimed`] waiter, with the party that claimed it and will wake it.
+#[must_use = "a won claim owes the waiter exactly one wake"]
+pub struct ClaimedBy<'w, W> {
+    claimed: Claimed,
+    by: &'w W,
+    /// Whether the party has said so.
+    is_near: bool,
+}
+
+impl<W: Waking> ClaimedBy<'_, W> {
+    /// Makes the waiter runnable. Called without the primitive's lock.
+    #[inline(always)]
+    pub fn wake(self) {
+        if self.is_near {
+            // SAFETY: as the same party has said; and this value stands for the won claim, and is consumed.
+            unsafe { self.by.wake_near(self.claimed.waiter) };
+        } else {
+            self.claimed.wake_far();
+        }
+    }
+}
+
+impl<W> ops::Deref for ClaimedBy<'_, W> {
+    type Target = Claimed;
+
+    #[inline(always)]
+    fn deref(&self) -> &Claimed {
+        &self.claimed
+    }
+}
+
+impl<W> fmt::Debug for ClaimedBy<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.claimed.fmt(f)
     }
 }
 

@@ -180,6 +180,34 @@ pub unsafe trait Suspend {
     fn withdraw(&self) {}
 }
 
+// SAFETY: it is the party itself, which keeps these duties.
+unsafe impl<S: Suspend> Suspend for &S {
+    #[inline(always)]
+    fn party(&self) -> (NonNull<Waiter>, NonNull<Node>) {
+        (**self).party()
+    }
+
+    #[inline(always)]
+    fn refused(&self) -> Option<Reason> {
+        (**self).refused()
+    }
+
+    #[inline(always)]
+    fn expired(&self) -> Option<Reason> {
+        (**self).expired()
+    }
+
+    #[inline(always)]
+    fn suspend(&self, record: Record) -> Reason {
+        (**self).suspend(record)
+    }
+
+    #[inline(always)]
+    fn withdraw(&self) {
+        (**self).withdraw();
+    }
+}
+
 /// Waits in the queue that `queue` finds in the locked state; gives the lock back meanwhile.
 ///
 /// `slot` is for the waker: where what is handed over lies or goes. The reason is
@@ -189,7 +217,7 @@ pub unsafe trait Suspend {
 /// # Safety
 ///
 /// `queue` always finds the same queue, and `slot` is what the primitive's wakers expect, valid until this returns.
-#[inline]
+#[inline(always)]
 pub unsafe fn wait_in<T, K: Sharing, S: Suspend>(
     lock: &Lock<T, K>,
     guard: Guard<'_, T, K>,
@@ -233,7 +261,7 @@ enum Place {
 /// # Safety
 ///
 /// As for [`wait_in`].
-#[inline]
+#[inline(always)]
 unsafe fn wait_at<T, K: Sharing, S: Suspend>(
     place: Place,
     lock: &Lock<T, K>,
@@ -263,9 +291,25 @@ unsafe fn wait_at<T, K: Sharing, S: Suspend>(
     drop(guard);
     let reason = party.suspend(record);
     if matches!(reason, Reason::Timeout | Reason::Cancelled) {
-        let mut guard = lock.lock();
         // SAFETY: alive; if it is linked then in this queue.
-        unsafe { queue(&mut guard).remove(node) };
+        unsafe { leave(lock, queue, node) };
     }
     reason
+}
+
+/// Takes a node out of the queue if it is still in.
+///
+/// # Safety
+///
+/// The node is alive, and if it is linked then in the queue that `queue` finds.
+#[cold]
+#[inline(never)]
+unsafe fn leave<T, K: Sharing>(
+    lock: &Lock<T, K>,
+    queue: impl Fn(&mut T) -> &mut Queue,
+    node: NonNull<Node>,
+) {
+    let mut guard = lock.lock();
+    // SAFETY: the caller vouches for it.
+    unsafe { queue(&mut guard).remove(node) };
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{Mode, RawEvent};
+use sinew_core::wait::Course;
 
 use crate::error::WaitError;
+use crate::scheduler::brisk::{Brisk, Near};
 use crate::scheduler::current::{Place, place};
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::EventArm;
@@ -80,7 +82,7 @@ impl<K: Sharing> Event<K> {
     /// Never. From any thread.
     #[inline]
     pub fn set(&self) {
-        self.raw.set();
+        self.raw.set_by(&Near::here());
     }
 
     /// Takes the signal back that nobody has taken; says whether there was one. Who was woken has it all the same.
@@ -113,9 +115,22 @@ impl<K: Sharing> Event<K> {
     ///
     /// `Cancelled`; `State` on a scheduler's own frame or in an event's callback, without having looked at the signal;
     /// `Deadlock` on a plain thread if the event is of one thread and no signal is kept.
-    #[inline]
+    #[inline(always)]
     pub fn wait(&self) -> Result<(), WaitError> {
-        self.wait_until(None)
+        let Some(party) = Brisk::here() else {
+            return self.wait_until(None);
+        };
+        match self.raw.wait(&party) {
+            Ok(signal) => {
+                if !signal.was_waited_for() {
+                    party.take_turn(Course::AtOnce);
+                }
+                // As in `wait_until`.
+                signal.accept();
+                Ok(())
+            }
+            Err(reason) => Err(party.error(reason)),
+        }
     }
 
     /// As [`Event::wait`], for at most `timeout`.
@@ -143,6 +158,7 @@ impl<K: Sharing> Event<K> {
         self.raw.try_wait()
     }
 
+    #[inline(never)]
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         // First of all: where nothing may wait, no signal is touched.
         let waiting = match Waiting::at::<K>(deadline_ns) {

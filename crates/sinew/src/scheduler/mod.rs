@@ -34,6 +34,7 @@
 pub(crate) mod alarm;
 pub(crate) mod block;
 pub(crate) mod body;
+pub(crate) mod brisk;
 pub(crate) mod crew;
 pub(crate) mod current;
 pub(crate) mod cycle;
@@ -286,7 +287,7 @@ impl Scheduler {
     }
 
     /// Makes a coroutine of this scheduler runnable.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_ready(&self, block: &Block) {
         self.ready.push(block);
     }
@@ -300,7 +301,7 @@ impl Scheduler {
 
     /// The same, from the stack of a coroutine that stops: one that has not started runs next, too, if the stack of one that has ended is
     /// at hand for it.
-    #[inline]
+    #[inline(always)]
     fn next_target_or_new(&self) -> *const Context {
         self.next_target_or(|| self.begin_next())
     }

@@ -39,7 +39,7 @@ impl ReadyQueue {
 
     /// Appends a coroutine. The caller owes it this one push: it won the claim, or it is the coroutine itself,
     /// or its maker.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&self, block: &Block) {
         #[cfg(sinew_shuffle)]
         block.yielded.set(false);
@@ -54,7 +54,7 @@ impl ReadyQueue {
         self.append(block);
     }
 
-    #[inline]
+    #[inline(always)]
     fn append(&self, block: &Block) {
         let link = NonNull::from(&block.link);
         // SAFETY: the link of a block that is not in a chain belongs to whoever makes it runnable.
@@ -104,7 +104,7 @@ impl ReadyQueue {
     }
 
     /// Takes the oldest one out if it has started.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop_started(&self) -> Option<NonNull<Block>> {
         self.pop_if(|block| block.has(flag::STARTED))
     }
@@ -154,7 +154,7 @@ impl ReadyQueue {
         self.head.set(link.as_ptr());
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop_if(&self, wanted: impl FnOnce(&Block) -> bool) -> Option<NonNull<Block>> {
         #[cfg(sinew_shuffle)]
         self.stir();

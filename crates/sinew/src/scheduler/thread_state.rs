@@ -52,7 +52,7 @@ impl Scheduler {
     }
 
     #[inline(always)]
-    fn switch_away(&self, me: &Block) {
+    pub(super) fn switch_away(&self, me: &Block) {
         let errno = self.thread_state.errno;
         let number = errno.get();
         let target = self.next_target_or_new();

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use sinew_core::sharing::{Shared, Sharing};
 use sinew_core::sync::{Begun, Channel, TryRecv, TrySend};
-use sinew_core::wait::Reason;
+use sinew_core::wait::{Course, Reason};
 
 use crate::error::WaitError;
+use crate::scheduler::brisk::Brisk;
 use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sync::select::{RecvArm, SendArm};
@@ -222,13 +223,25 @@ impl<T, K: Sharing> Sender<T, K> {
     /// thread if the channel is of one thread and full.
     #[inline(always)]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        current::check_call();
-        match self.channel.send_begin(value) {
+        let Some(party) = Brisk::here() else {
+            return self.send_within(value, None);
+        };
+        let (value, begun) = match self.channel.send_begin(value) {
             Ok(()) => {
-                current::take_turn();
+                party.take_turn(Course::AtOnce);
+                return Ok(());
+            }
+            Err(begun) => begun,
+        };
+        match self.channel.send_on_by(value, begun, party, &party) {
+            Ok(course) => {
+                party.take_turn(course);
                 Ok(())
             }
-            Err((value, begun)) => self.send_on(value, begun, None),
+            Err(failed) => Err(SendError {
+                value: failed.value,
+                reason: party.error(failed.reason),
+            }),
         }
     }
 
@@ -277,6 +290,7 @@ impl<T, K: Sharing> Sender<T, K> {
         }
     }
 
+    #[inline(never)]
     fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
         match self.channel.send_begin(value) {
             Ok(()) => {
@@ -422,13 +436,22 @@ impl<T, K: Sharing> Receiver<T, K> {
     /// thread if the channel is of one thread and empty.
     #[inline(always)]
     pub fn recv(&self) -> Result<T, WaitError> {
-        current::check_call();
-        match self.channel.recv_begin() {
+        let Some(party) = Brisk::here() else {
+            return self.recv_within(None);
+        };
+        let begun = match self.channel.recv_begin() {
             Ok(value) => {
-                current::take_turn();
+                party.take_turn(Course::AtOnce);
+                return Ok(value);
+            }
+            Err(begun) => begun,
+        };
+        match self.channel.recv_on_by(begun, party, &party) {
+            Ok((value, course)) => {
+                party.take_turn(course);
                 Ok(value)
             }
-            Err(begun) => self.recv_on(begun, None),
+            Err(reason) => Err(party.error(reason)),
         }
     }
 
@@ -474,6 +497,7 @@ impl<T, K: Sharing> Receiver<T, K> {
         }
     }
 
+    #[inline(never)]
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
         match self.channel.recv_begin() {
             Ok(value) => {

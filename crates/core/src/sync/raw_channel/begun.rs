@@ -10,7 +10,7 @@ use core::fmt;
 use super::{Channel, Got, Put, SendFailed, State};
 use crate::lock::Guard;
 use crate::sharing::{Shared, Sharing};
-use crate::wait::{Reason, Suspend};
+use crate::wait::{Course, Reason, Suspend, Waking};
 
 /// A call that has the channel's lock, and has done nothing yet. Until it goes on or is dropped others spin: no code of the
 /// user's runs meanwhile.
@@ -65,6 +65,32 @@ impl<T, K: Sharing> Channel<T, K> {
         }
     }
 
+    /// As [`send_on`](Self::send_on), by a party that knows who is near; says whether it has waited.
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Self::send).
+    #[inline(always)]
+    pub fn send_on_by<S: Suspend, W: Waking>(
+        &self,
+        value: T,
+        begun: Begun<'_, T, K>,
+        party: S,
+        by: &W,
+    ) -> Result<Course, SendFailed<T>> {
+        match self.put_locked_by(value, begun.0, by) {
+            Put::Done => Ok(Course::AtOnce),
+            Put::Closed(value) => Err(SendFailed {
+                value,
+                reason: Reason::Closed,
+            }),
+            Put::Full(value, guard) => {
+                self.send_slow(value, guard, party)?;
+                Ok(Course::Waited)
+            }
+        }
+    }
+
     /// Receives a value if it comes from the buffer and no sender waits for its place; the caller goes on by
     /// [`recv_on`](Self::recv_on) otherwise.
     ///
@@ -94,6 +120,25 @@ impl<T, K: Sharing> Channel<T, K> {
             Got::Value(value) => Ok(value),
             Got::Closed => Err(Reason::Closed),
             Got::Empty(guard) => self.recv_slow(guard, party),
+        }
+    }
+
+    /// As [`recv_on`](Self::recv_on), by a party that knows who is near; says whether it has waited.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    #[inline(always)]
+    pub fn recv_on_by<S: Suspend, W: Waking>(
+        &self,
+        begun: Begun<'_, T, K>,
+        party: S,
+        by: &W,
+    ) -> Result<(T, Course), Reason> {
+        match self.get_locked_by(begun.0, by) {
+            Got::Value(value) => Ok((value, Course::AtOnce)),
+            Got::Closed => Err(Reason::Closed),
+            Got::Empty(guard) => Ok((self.recv_slow(guard, party)?, Course::Waited)),
         }
     }
 }

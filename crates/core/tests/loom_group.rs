@@ -80,21 +80,21 @@ impl Group {
         is_open
     }
 
-    fn commit(self: &Arc<Self>) {
-        let mut state = self.state.lock();
+    fn commit(this: &Arc<Self>) {
+        let mut state = this.state.lock();
         state.reserved -= 1;
         state.active += 1;
         state.is_fresh = true;
         drop(state);
-        if self.fired.load(Acquire) {
-            self.asked.fetch_add(1, SeqCst);
+        if this.fired.load(Acquire) {
+            this.asked.fetch_add(1, SeqCst);
         }
         let seat = Box::new(Seat {
-            group: self.clone(),
+            group: this.clone(),
             next: None,
         });
-        if self.item.add_callback(seat).is_err() {
-            self.ended();
+        if this.item.add_callback(seat).is_err() {
+            this.ended();
         }
     }
 
@@ -149,7 +149,7 @@ impl Group {
 fn start(group: &Arc<Group>) -> bool {
     let accepted = group.reserve();
     if accepted {
-        group.commit();
+        Group::commit(group);
         assert_eq!(group.ends.load(SeqCst), 0, "not before the item's end");
         group.complete();
     }
@@ -164,7 +164,7 @@ fn a_cancel_during_a_start_reaches_the_item_once_it_is_in() {
         let starting = thread::spawn(move || {
             let accepted = starter.reserve();
             if accepted {
-                starter.commit();
+                Group::commit(&starter);
             }
             accepted
         });
@@ -198,7 +198,7 @@ fn a_completion_and_a_cancel_end_it_once() {
     loom::model(|| {
         let group = Group::new();
         assert!(group.reserve());
-        group.commit();
+        Group::commit(&group);
         let producer = group.clone();
         let completing = thread::spawn(move || producer.complete());
         group.cancel();
@@ -215,7 +215,7 @@ fn a_completion_before_it_is_in_is_counted_once() {
         assert!(group.reserve());
         let producer = group.clone();
         let completing = thread::spawn(move || producer.complete());
-        group.commit();
+        Group::commit(&group);
         group.close();
         completing.join().unwrap();
         group.check_settled(true);

@@ -203,10 +203,7 @@ fn a_starter_and_a_release() {
     let after = CancelToken::new();
     let fires = after.clone();
     drop(pool.finalizer(|| panic!("a release")).unwrap());
-    drop(
-        pool.finalizer(move || fires.cancel("ran").then(|| ()).unwrap())
-            .unwrap(),
-    );
+    drop(pool.finalizer(move || fires.cancel("ran")).unwrap());
     after.wait().unwrap();
     pool_rig::settled(&pool);
 }

@@ -432,7 +432,7 @@ fn a_deadline_that_passes_after_the_end_is_kept() {
         assert_eq!(value.unwrap(), "in time");
         last.join().unwrap();
         // One that passes before the end is not.
-        let (promise, future) = Promise::new();
+        let (promise, future) = Promise::<u8>::new();
         let late = scope().timeout(Duration::ZERO).all_succeed(|group| {
             group.add(&future)?;
             drop(promise);

@@ -12,9 +12,15 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// Of address space that the process has.
 fn mapped_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = text.split(' ').next().unwrap().parse().unwrap();
-    pages * rustix::param::page_size() as u64
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kib * 1024
 }
 
 // contract: T11

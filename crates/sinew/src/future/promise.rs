@@ -574,14 +574,14 @@ impl<T> SharedFuture<T> {
         !self.is_done()
     }
 
-    /// Waits for the end of a thread, which closes this one: in a coroutine by suspending; where nothing may wait, and for as long as it
-    /// takes, by blocking the thread. No cancel ends it.
+    /// Waits for the end of a thread, which closes this one, before that is joined: in a coroutine by suspending; on a thread that others may
+    /// wait for, and be its code where nothing may wait, so that they see it. No cancel ends it.
     pub(crate) fn wait_for_thread(&self, need: &impl Need) {
         if current::with_scheduler(|_| ()).is_some() {
             // Other coroutines go on meanwhile.
             let _waited = shield(|| self.wait());
         }
-        if self.is_done() {
+        if self.is_done() || current::place_in_crew().is_null() {
             return;
         }
         let waiting = Waiting::blocking();

@@ -197,7 +197,7 @@ pub(super) fn set_pool(pool: *const (), place: *const crew::Place, sole: Option<
 }
 
 /// The thread's place in its crew; null if it is in none.
-pub(super) fn place_in_crew() -> *const crew::Place {
+pub(crate) fn place_in_crew() -> *const crew::Place {
     CREW_PLACE.get()
 }
 

@@ -109,7 +109,7 @@ impl TaskPoolBuilder {
         let (end, over) = Promise::new();
         let mut pool = TaskPool {
             shared: Arc::new(Shared {
-                raw: RawPool::new(queue, limit),
+                raw: RawPool::new(queue, limit, threads),
                 stop: CancelToken::new(),
                 threads,
                 crew: OnceLock::new(),

@@ -20,7 +20,7 @@ use sinew_core::sync::Next;
 /// Does what the pool has to do, until it is over.
 pub(super) fn serve(pool: &Shared, number: usize) {
     let identity = pool.identity();
-    pool.crew(|crew| crew.serve(number, identity, purge, || work(pool)));
+    pool.crew(|crew| crew.serve(number, identity, purge, || work(pool, number)));
 }
 
 /// For the only worker of a pool, which waits: see [`Crew::serve`](crate::scheduler::crew::Crew::serve).
@@ -30,7 +30,7 @@ fn purge(identity: *const ()) {
     pool.purge();
 }
 
-fn work(pool: &Shared) {
+fn work(pool: &Shared, number: usize) {
     let mut was_busy = false;
     let habit = Cell::new(Habit::new());
     let wait_a_moment = |has_news: &dyn Fn() -> bool| {
@@ -40,10 +40,10 @@ fn work(pool: &Shared) {
         let Ok(party) = Waiting::new(None) else {
             unreachable!("a plain thread outside of callbacks may wait")
         };
-        match pool.raw.next(&party, was_busy, wait_a_moment) {
+        match pool.raw.next(number, &party, was_busy, wait_a_moment) {
             Next::Job(mut job) => {
                 let end = job.decide(Order::Run, pool.host());
-                pool.raw.ended(end);
+                pool.raw.ended(number, end);
                 if let Some(payload) = job.publish() {
                     // A task that raised on what it had caught in a coroutine of its own.
                     drop_payload(payload);

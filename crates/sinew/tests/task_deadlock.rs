@@ -502,7 +502,7 @@ fn a_select_of_own_tasks_alone_gets_state_at_once() {
         // So is what has ended, and what can be ended here.
         last.cancel("not needed");
         select! { r = last.wait() => r }.unwrap().unwrap();
-        assert_eq!(last.is_done(), true);
+        assert!(last.is_done());
     });
 }
 

@@ -156,7 +156,10 @@ fn on_a_worker(place: Place) {
     let worker = Worker::new().unwrap();
     let group = TaskGroup::new();
     let (open, opened) = mpsc::channel::<()>();
-    worker.submit(move |_| drop(opened.recv())).unwrap();
+    let holds = worker.submit(move |_| {
+        let _opened = opened.recv();
+    });
+    holds.unwrap();
     let futures: Vec<_> = (0..3)
         .map(|_| accepted(group.on_worker(&worker, task(place, &booms))))
         .collect();

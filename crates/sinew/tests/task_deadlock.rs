@@ -564,23 +564,34 @@ fn a_wait_that_somebody_else_can_end_is_never_refused() {
                 let (sender, receiver) = channel::bounded(1);
                 let mut received = receiver.recv_async();
                 let sending = Cell::new(None);
-                // In its second poll it leaves alone one that it found pending in the first, and waits for a stranger in its place: as
-                // many clones of the waker as waits were ever seen, and one of them is another thread's.
+                // What it found pending in the first poll ends there, and is left alone after that. In the second it waits for a stranger
+                // in its place, and for something it drops at once: as many clones of the waker as waits were seen before, and the one
+                // that there is is another thread's, who uses it when the poll is over.
+                let (say, said) = mpsc::channel();
+                let mut told = Some(said);
                 let future = poll_fn(|context| {
                     turn += 1;
                     if turn == 1 {
                         assert!(Pin::new(&mut stale).poll(context).is_pending());
-                        context.waker().wake_by_ref();
+                        mine.cancel("not needed");
+                        mine.wait().unwrap();
                         return Poll::Pending;
                     }
+                    let polled = Pin::new(&mut received).poll(context);
                     if turn == 2 {
                         let mut short = other.wait_async();
                         assert!(Pin::new(&mut short).poll(context).is_pending());
                         drop(short);
+                        assert!(polled.is_pending());
                         let sender = sender.clone();
-                        sending.set(Some(thread::spawn(move || sender.send(7))));
+                        let said = told.take().unwrap();
+                        sending.set(Some(thread::spawn(move || {
+                            said.recv().unwrap();
+                            sender.send(7)
+                        })));
+                        say.send(()).unwrap();
                     }
-                    Pin::new(&mut received).poll(context)
+                    polled
                 });
                 let got = block_on(future);
                 sending.take().unwrap().join().unwrap().unwrap();

@@ -140,7 +140,7 @@ struct Alarm {
     /// Whether it has: whether the deadline passed while not everything had ended.
     rang: Arc<AtomicBool>,
     _ring: Registration,
-    _token: CancelToken,
+    token: CancelToken,
 }
 
 /// How the wait for the end went.
@@ -306,7 +306,7 @@ impl<'a> ScopeBuilder<'a> {
         Some(Alarm {
             rang,
             _ring: ring,
-            _token: alarm,
+            token: alarm,
         })
     }
 
@@ -322,7 +322,13 @@ impl<'a> ScopeBuilder<'a> {
             group.cancel("the scope's closure failed");
         }
         // A forced unwind may come out of the wait: it goes on when I1 holds.
-        let waited = catch_unwind(AssertUnwindSafe(|| group.wait()));
+        let waited = catch_unwind(AssertUnwindSafe(|| {
+            // A deadline that has passed by now rings now: the group has not ended, as it is open.
+            let _rings = alarm
+                .as_ref()
+                .is_some_and(|alarm| alarm.token.is_cancelled());
+            group.wait()
+        }));
         if !matches!(waited, Ok(Ok(()))) {
             group.cancel("the scope's caller was cancelled");
             // I1.

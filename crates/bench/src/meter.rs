@@ -49,6 +49,14 @@ impl Meter {
         }
     }
 
+    /// Both: the wall time, and the CPU time of all threads.
+    pub(crate) fn wall_and_cpu(self, done: u64) -> Sample {
+        let spent = cpu_time().saturating_sub(self.cpu);
+        let mut sample = self.wall(done);
+        sample.values.push(per(spent, done));
+        sample
+    }
+
     /// The CPU time per operation, in nanoseconds.
     pub(crate) fn cpu(self, done: u64) -> Sample {
         let spent = cpu_time().saturating_sub(self.cpu);

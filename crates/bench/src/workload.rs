@@ -121,6 +121,7 @@ const WALL: &[Metric] = &[Metric {
     what: "time",
     unit: "ns",
 }];
+const WALL_AND_CPU: &[Metric] = &[WALL[0], CPU[0]];
 const CPU: &[Metric] = &[Metric {
     what: "CPU time",
     unit: "ns",
@@ -548,7 +549,7 @@ fn pool() -> Workload {
     Workload {
         name: "pool",
         operation: "a job of a microsecond through a pool of two threads, 1,024 on their way at most; on all CPUs",
-        metrics: WALL,
+        metrics: WALL_AND_CPU,
         full: Load::new(1, 1_000_000),
         quick: Load::new(1, 2_000),
         memory_bytes_min: 0,
@@ -564,6 +565,8 @@ fn pool() -> Workload {
             peer("rayon, spawn", rayon::pool),
             #[cfg(feature = "peers")]
             peer("threadpool", threadpool::pool),
+            yardstick("two threads without a queue", yardstick::jobs),
+            yardstick("the submitting thread alone", yardstick::jobs_alone),
         ],
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
-use loom::sync::atomic::Ordering::SeqCst;
+use loom::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use loom::thread;
 use loom_party::{Party, Shared, Value, check, number, shared, value};
 use sinew_core::sync::{Full, JobEnd, Link, Next, RawPool};
@@ -26,7 +26,7 @@ const RECORD: Record = Record {
 };
 
 fn pool(limit: usize) -> Arc<Shared<Pool>> {
-    shared(RawPool::new(VecDeque::with_capacity(limit), limit))
+    shared(RawPool::new(VecDeque::with_capacity(limit), limit, 2))
 }
 
 fn wait(arm: &dyn Arm, rival: Option<Reason>) -> bool {
@@ -43,13 +43,17 @@ fn linger(has_news: &dyn Fn() -> bool) {
 
 /// Works until the pool is over; returns how many jobs and finalizers it has done.
 fn work(pool: &Pool) -> (u32, u32) {
+    work_as(0, pool)
+}
+
+fn work_as(worker: usize, pool: &Pool) -> (u32, u32) {
     let party = Party::new(None);
     let (mut jobs, mut finalizers, mut was_busy) = (0, 0, false);
     loop {
-        match pool.next(&*party, was_busy, linger) {
+        match pool.next(worker, &*party, was_busy, linger) {
             Next::Job(job) => {
                 jobs += number(job);
-                pool.ended(JobEnd::Succeeded);
+                pool.ended(worker, JobEnd::Succeeded);
                 was_busy = true;
             }
             Next::Finalizer(link) => {
@@ -228,25 +232,60 @@ fn two_jobs_that_need_each_other_find_two_workers_though_one_searched_for_both()
     check(2, || {
         let pool = pool(2);
         let met = Arc::new(AtomicU32::new(0));
-        let worker = || {
+        let worker = |place: usize| {
             let (ours, met) = (pool.clone(), met.clone());
             thread::spawn(move || {
                 let party = Party::new(None);
-                let Next::Job(job) = ours.0.next(&*party, false, linger) else {
+                let Next::Job(job) = ours.0.next(place, &*party, false, linger) else {
                     panic!("two jobs, and each worker is kept by its own")
                 };
                 meet(&met);
-                ours.0.ended(JobEnd::Succeeded);
+                ours.0.ended(place, JobEnd::Succeeded);
                 drop(party);
                 number(job)
             })
         };
-        let workers = [worker(), worker()];
+        let workers = [worker(0), worker(1)];
         // Either may search by now, and the other one sleep.
         assert!(submit(&pool.0, None));
         assert!(submit(&pool.0, None));
         let done: u32 = workers.map(|worker| worker.join().unwrap()).iter().sum();
         assert_eq!(done, 2);
         assert_eq!(pool.0.figures().succeeded, 2);
+    });
+}
+
+#[test]
+fn an_end_is_counted_once_it_is_published_and_never_twice() {
+    check(3, || {
+        let pool = pool(1);
+        assert!(submit(&pool.0, None));
+        let (ours, published) = (pool.clone(), Arc::new(AtomicU32::new(0)));
+        let publishes = published.clone();
+        let worker = thread::spawn(move || {
+            let party = Party::new(None);
+            let Next::Job(job) = ours.0.next(1, &*party, false, linger) else {
+                panic!("there is one")
+            };
+            ours.0.ended(1, JobEnd::Failed);
+            publishes.store(number(job), Release);
+            assert!(matches!(ours.0.next(1, &*party, true, linger), Next::Leave));
+        });
+        let mut completed = 0;
+        for _ in 0..2 {
+            let is_published = u64::from(published.load(Acquire));
+            let figures = pool.0.figures();
+            assert_eq!(
+                figures.submitted,
+                figures.queued as u64 + figures.running as u64 + figures.completed
+            );
+            assert_eq!(figures.failed, figures.completed);
+            assert!(figures.completed >= is_published.max(completed));
+            completed = figures.completed;
+        }
+        pool.0.leave();
+        worker.join().unwrap();
+        assert!(pool.0.is_drained());
+        assert_eq!((pool.0.figures().failed, pool.0.figures().running), (1, 0));
     });
 }

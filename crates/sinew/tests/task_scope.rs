@@ -11,7 +11,9 @@ use group_rig::{counted, settled};
 use sinew::future::{Promise, PromiseState};
 use sinew::task::{Outcome, TaskContext, TaskGroup, TaskPool, scope};
 use sinew::time::now;
-use sinew::{Error, ErrorKind, Scheduler, WaitError, park, run, spawn_local, yield_now};
+use sinew::{
+    CancelToken, Error, ErrorKind, Scheduler, WaitError, park, run, spawn_local, yield_now,
+};
 
 fn oops() -> Error {
     Error::new(ErrorKind::Invalid, "oops")
@@ -405,5 +407,37 @@ fn a_scope_without_time_ends_what_it_started() {
         parent.close();
         let refused = scope().within(&parent).collect_all(|_| Ok(()));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
+    });
+}
+
+// contract: T5
+#[test]
+fn a_deadline_that_passes_after_the_end_is_kept() {
+    run(|| {
+        let deadline = now() + Duration::from_millis(20);
+        let (promise, future) = Promise::new();
+        // It brings the end, and keeps the thread until the deadline has passed and has been told to everybody.
+        let last = spawn_local(move || {
+            promise.resolve(1).unwrap();
+            let passed = CancelToken::with_deadline(deadline);
+            while !passed.is_cancelled() || now() < deadline + Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        });
+        let value = scope().deadline(deadline).all_succeed(|group| {
+            group.add(&future)?;
+            Ok("in time")
+        });
+        assert!(now() >= deadline, "it looks late");
+        assert_eq!(value.unwrap(), "in time");
+        last.join().unwrap();
+        // One that passes before the end is not.
+        let (promise, future) = Promise::<u8>::new();
+        let late = scope().timeout(Duration::ZERO).all_succeed(|group| {
+            group.add(&future)?;
+            drop(promise);
+            Ok(())
+        });
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
     });
 }

@@ -27,7 +27,7 @@ pub(crate) fn pool(load: Load) -> Result<Sample, String> {
     }
     drop((jobs, say));
     let done = said.iter().map(count).sum();
-    Ok(meter.wall(done))
+    Ok(meter.wall_and_cpu(done))
 }
 
 /// Threads, as there are no tasks here: 4 send and 4 receive.

@@ -23,5 +23,5 @@ pub(crate) fn pool(load: Load) -> Result<Sample, String> {
     }
     drop(say);
     done += said.iter().map(count).sum::<u64>();
-    Ok(meter.wall(done))
+    Ok(meter.wall_and_cpu(done))
 }

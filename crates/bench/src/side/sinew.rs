@@ -75,7 +75,7 @@ pub(crate) fn pool(load: Load) -> Result<Sample, String> {
     for rest in window {
         done += ended(&rest);
     }
-    Ok(meter.wall(done))
+    Ok(meter.wall_and_cpu(done))
 }
 
 fn ended(future: &SharedFuture<u64>) -> u64 {

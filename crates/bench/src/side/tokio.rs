@@ -167,7 +167,7 @@ pub(crate) fn pool(load: Load) -> Result<Sample, String> {
         }
         done
     });
-    Ok(meter.wall(done))
+    Ok(meter.wall_and_cpu(done))
 }
 
 async fn result(task: JoinHandle<u64>) -> u64 {

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | its submitter has been given a place | `reserved` | [`fill`](RawPool::fill), exactly once |
 //! | in the queue | the queue's length | a worker's look |
-//! | taken by a worker | `running`, `busy` | [`ended`](RawPool::ended), then publishing, then the worker's next [`next`](RawPool::next) |
+//! | taken by a worker | `running`, `busy`; when it has ended, the worker's slot | [`ended`](RawPool::ended), then publishing, then the worker's next [`next`](RawPool::next) |
 //! | taken by who purges or cancels | `busy`, already completed | publishing, then [`published`](RawPool::published) |
 //!
 //! Invariants
@@ -20,6 +20,10 @@
 //! - I5. Once closed, no place is reserved any more. Drained is: closed, nothing queued, nothing reserved, nobody busy. It stays so.
 //! - I6. One worker at a time searches: it looks for a moment, without the lock, whether there is news, and then takes the lock and looks at
 //!   the queue before it waits. So who brings news wakes nobody meanwhile.
+//! - I7. A slot is written by its worker; it is emptied under the lock, with what it said being counted. So who has the lock sees each end in
+//!   its slot or in the counts, and never in both.
+//!
+//! An end is said without the lock, because that is contended: a job that is short costs two locks, its submitter's and its taker's.
 #![expect(unsafe_code, reason = "waits through the queue")]
 
 use alloc::boxed::Box;
@@ -36,12 +40,19 @@ use crate::wait::{Kind, Probe, Queue, QueueArm, Reason, Record, Suspend, WakeLis
 
 /// A bounded queue of jobs of type `J` and an unbounded one of finalizers of type `Z`, with their workers.
 pub struct RawPool<J, Z> {
-    state: Lock<State<J, Z>>,
+    state: Apart<Lock<State<J, Z>>>,
     /// For the worker that searches: there is news. A hint, set under the lock.
-    has_news: AtomicU8,
+    has_news: Apart<AtomicU8>,
+    /// How the last job of each worker has ended, until that is counted.
+    slots: Box<[Apart<AtomicU8>]>,
 }
 
-/// What is under a pool's lock.
+/// In cache lines of its own.
+#[repr(align(64))]
+struct Apart<T>(T);
+
+/// What is under a pool's lock. What each job needs comes first: the lines that it is in go from processor to processor.
+#[repr(C)]
 pub struct State<J, Z> {
     queue: VecDeque<J>,
     limit: usize,
@@ -51,16 +62,16 @@ pub struct State<J, Z> {
     is_leaving: bool,
     /// Whether a worker searches.
     is_searched: bool,
-    /// What was passed to the last purge.
-    purge_mark: u64,
-    figures: Figures,
     idle: Queue,
     room: Queue,
-    drain: Queue,
     /// In the order of their coming.
     finalizers: Option<Box<Link<Z>>>,
     /// Those that came since, the newest first.
     new_finalizers: Option<Box<Link<Z>>>,
+    figures: Figures,
+    drain: Queue,
+    /// What was passed to the last purge.
+    purge_mark: u64,
 }
 
 /// How a job ended.
@@ -72,6 +83,36 @@ pub enum JobEnd {
     Failed,
     /// It stopped because it was asked to, or did not begin.
     Cancelled,
+}
+
+impl JobEnd {
+    /// As a slot has it, where 0 is nothing.
+    fn to_u8(self) -> u8 {
+        match self {
+            Self::Succeeded => 1,
+            Self::Failed => 2,
+            Self::Cancelled => 3,
+        }
+    }
+
+    fn from_u8(number: u8) -> Option<Self> {
+        [Self::Succeeded, Self::Failed, Self::Cancelled]
+            .into_iter()
+            .find(|end| end.to_u8() == number)
+    }
+}
+
+impl Figures {
+    /// A job that ran has ended so.
+    fn count(&mut self, end: JobEnd) {
+        self.running -= 1;
+        self.completed += 1;
+        match end {
+            JobEnd::Succeeded => self.succeeded += 1,
+            JobEnd::Failed => self.failed += 1,
+            JobEnd::Cancelled => self.cancelled += 1,
+        }
+    }
 }
 
 /// The counts of a pool, all of one moment.
@@ -293,12 +334,12 @@ impl<J, Z> State<J, Z> {
 }
 
 impl<J, Z> RawPool<J, Z> {
-    /// A pool whose queue is as long as `queue` has capacity, which is empty; no more than `limit`.
+    /// A pool of so many workers, whose queue is as long as `queue` has capacity, which is empty; no more than `limit`.
     #[must_use]
-    pub fn new(queue: VecDeque<J>, limit: usize) -> Self {
+    pub fn new(queue: VecDeque<J>, limit: usize, workers: usize) -> Self {
         debug_assert!(queue.is_empty() && queue.capacity() >= limit);
         Self {
-            state: Lock::new(State {
+            state: Apart(Lock::new(State {
                 queue,
                 limit,
                 reserved: 0,
@@ -312,8 +353,9 @@ impl<J, Z> RawPool<J, Z> {
                 drain: Queue::new(),
                 finalizers: None,
                 new_finalizers: None,
-            }),
-            has_news: AtomicU8::new(0),
+            })),
+            has_news: Apart(AtomicU8::new(0)),
+            slots: (0..workers).map(|_| Apart(AtomicU8::new(0))).collect(),
         }
     }
 
@@ -325,7 +367,7 @@ impl<J, Z> RawPool<J, Z> {
     /// The job comes back.
     pub fn offer<K>(&self, job: K, wrap: impl FnOnce(K) -> (J, bool)) -> Result<(), (Full, K)> {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         if state.figures.is_closed {
             return Err((Full::Closed, job));
         }
@@ -344,13 +386,13 @@ impl<J, Z> RawPool<J, Z> {
     /// An arm that waits for room.
     #[must_use]
     pub fn room_arm(&self) -> RoomArm<'_, J, Z> {
-        QueueArm::new(&self.state, RoomProbe)
+        QueueArm::new(&self.state.0, RoomProbe)
     }
 
     /// An arm that waits until the pool is drained.
     #[must_use]
     pub fn drain_arm(&self) -> DrainArm<'_, J, Z> {
-        QueueArm::new(&self.state, DrainProbe)
+        QueueArm::new(&self.state.0, DrainProbe)
     }
 
     /// Reserves a place if there is one.
@@ -359,7 +401,7 @@ impl<J, Z> RawPool<J, Z> {
     ///
     /// Why there is none.
     pub fn reserve(&self) -> Result<(), Full> {
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         if state.figures.is_closed {
             Err(Full::Closed)
         } else if state.reserve() {
@@ -377,7 +419,7 @@ impl<J, Z> RawPool<J, Z> {
     /// publishes that and says [`published`](Self::published).
     pub fn fill(&self, job: J, is_unwanted: impl FnOnce(&J) -> bool) -> Result<(), J> {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         debug_assert!(state.reserved > 0, "a place was reserved");
         state.reserved -= 1;
         state.figures.submitted += 1;
@@ -401,7 +443,7 @@ impl<J, Z> RawPool<J, Z> {
     /// INVARIANT: I3, after something was queued.
     fn bring(&self, state: &mut State<J, Z>, wakes: &mut WakeList) {
         if state.is_searched {
-            self.has_news.store(1, Relaxed);
+            self.has_news.0.store(1, Relaxed);
         } else {
             state.call_worker(wakes);
         }
@@ -410,7 +452,7 @@ impl<J, Z> RawPool<J, Z> {
     /// Gives a reserved place back.
     pub fn release(&self) {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         debug_assert!(state.reserved > 0, "a place was reserved");
         state.reserved -= 1;
         state.hand_over_room(&mut wakes);
@@ -422,22 +464,29 @@ impl<J, Z> RawPool<J, Z> {
 
     /// Counts a job that was not accepted.
     pub fn reject(&self) {
-        self.state.lock().figures.rejected += 1;
+        self.state.0.lock().figures.rejected += 1;
     }
 
-    /// What the calling worker is to do; waits while there is nothing. `was_busy`: it has published what it did last.
+    /// What the worker with this number is to do, which calls; waits while there is nothing. `was_busy`: it has published what it did last.
     ///
     /// Before it waits, `linger` may look for a moment whether what it is given says that there is news (I6).
     pub fn next<S: Suspend>(
         &self,
+        worker: usize,
         party: &S,
         was_busy: bool,
         linger: impl Fn(&dyn Fn() -> bool),
     ) -> Next<J, Z> {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         if was_busy {
             state.busy -= 1;
+            // INVARIANT: I7.
+            let slot = &self.slots[worker].0;
+            if let Some(end) = JobEnd::from_u8(slot.load(Relaxed)) {
+                state.figures.count(end);
+                slot.store(0, Relaxed);
+            }
             state.tell_if_drained(&mut wakes);
         }
         let mut has_searched = false;
@@ -453,23 +502,23 @@ impl<J, Z> RawPool<J, Z> {
                 // Nobody is kept waiting while this worker lingers or sleeps.
                 drop(state);
                 mem::take(&mut wakes).wake_all();
-                state = self.state.lock();
+                state = self.state.0.lock();
                 continue;
             }
             has_come = true;
             if !has_searched && !state.is_searched {
                 has_searched = true;
                 state.is_searched = true;
-                self.has_news.store(0, Relaxed);
+                self.has_news.0.store(0, Relaxed);
                 drop(state);
-                linger(&|| self.has_news.load(Relaxed) != 0);
-                state = self.state.lock();
+                linger(&|| self.has_news.0.load(Relaxed) != 0);
+                state = self.state.0.lock();
                 state.is_searched = false;
                 continue;
             }
             self.sleep(state, party);
             has_searched = false;
-            state = self.state.lock();
+            state = self.state.0.lock();
         }
     }
 
@@ -483,7 +532,7 @@ impl<J, Z> RawPool<J, Z> {
         // SAFETY: the same queue, and nothing is handed over through the slot. However it ends, the worker looks again.
         let _reason = unsafe {
             wait_in(
-                &self.state,
+                &self.state.0,
                 state,
                 |state| &mut state.idle,
                 ptr::null_mut(),
@@ -493,23 +542,16 @@ impl<J, Z> RawPool<J, Z> {
         };
     }
 
-    /// The job that the calling worker took has ended so; to be published now.
-    pub fn ended(&self, end: JobEnd) {
-        let mut state = self.state.lock();
-        let figures = &mut state.figures;
-        figures.running -= 1;
-        figures.completed += 1;
-        match end {
-            JobEnd::Succeeded => figures.succeeded += 1,
-            JobEnd::Failed => figures.failed += 1,
-            JobEnd::Cancelled => figures.cancelled += 1,
-        }
+    /// The job that the worker with this number took, which calls, has ended so; to be published now.
+    pub fn ended(&self, worker: usize, end: JobEnd) {
+        // ORDERING: Relaxed: who is told of the end by what is published next finds it here, or counted, by that.
+        self.slots[worker].0.store(end.to_u8(), Relaxed);
     }
 
     /// Who took jobs out by a purge or by a cancel, or got one back from [`fill`](Self::fill), has published their ends.
     pub fn published(&self) {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         state.busy -= 1;
         state.tell_if_drained(&mut wakes);
         drop(state);
@@ -523,7 +565,7 @@ impl<J, Z> RawPool<J, Z> {
     #[must_use = "what was taken out is the taker's to end"]
     pub fn purge(&self, mark: u64, mut unwanted: impl FnMut(&J) -> bool) -> Vec<J> {
         let count = {
-            let mut state = self.state.lock();
+            let mut state = self.state.0.lock();
             if mem::replace(&mut state.purge_mark, mark) == mark {
                 return Vec::new();
             }
@@ -535,7 +577,7 @@ impl<J, Z> RawPool<J, Z> {
         // Without the lock, which is a short one.
         let mut purged = Vec::with_capacity(count);
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         for _ in 0..state.queue.len() {
             let Some(job) = state.queue.pop_front() else {
                 break;
@@ -560,7 +602,7 @@ impl<J, Z> RawPool<J, Z> {
     /// Accepts nothing any more; what was accepted is done. False if that was so already.
     pub fn close(&self) -> bool {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         let is_first = state.close(&mut wakes);
         drop(state);
         wakes.wake_all();
@@ -572,7 +614,7 @@ impl<J, Z> RawPool<J, Z> {
     #[must_use = "what was taken out is the taker's to end"]
     pub fn cancel(&self) -> Option<VecDeque<J>> {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         if mem::replace(&mut state.figures.is_cancelled, true) {
             return None;
         }
@@ -594,7 +636,7 @@ impl<J, Z> RawPool<J, Z> {
     /// It comes back if the workers may have gone.
     pub fn finalize(&self, mut link: Box<Link<Z>>) -> Result<(), Box<Link<Z>>> {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         if state.is_leaving {
             return Err(link);
         }
@@ -609,7 +651,7 @@ impl<J, Z> RawPool<J, Z> {
     /// Closes the pool and lets the workers go when everything is done that was accepted.
     pub fn leave(&self) {
         let mut wakes = WakeList::new();
-        let mut state = self.state.lock();
+        let mut state = self.state.0.lock();
         state.close(&mut wakes);
         state.is_leaving = true;
         state.let_go(&mut wakes);
@@ -620,23 +662,28 @@ impl<J, Z> RawPool<J, Z> {
     /// Whether it is closed, and everything that was accepted is done and published.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.state.lock().is_drained()
+        self.state.0.lock().is_drained()
     }
 
     /// All counts, of one moment.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let state = self.state.lock();
-        Figures {
-            queued: state.queue.len(),
-            ..state.figures
+        let state = self.state.0.lock();
+        let mut figures = state.figures;
+        figures.queued = state.queue.len();
+        // Under the lock: I7.
+        for slot in &self.slots {
+            if let Some(end) = JobEnd::from_u8(slot.0.load(Relaxed)) {
+                figures.count(end);
+            }
         }
+        figures
     }
 
     /// How many jobs may be queued.
     #[must_use]
     pub fn limit(&self) -> usize {
-        self.state.lock().limit
+        self.state.0.lock().limit
     }
 }
 

@@ -26,21 +26,28 @@ pub(crate) struct TaskEstate {
     below: Cell<*const Self>,
     /// The executor for which the task is run or ended, as an identity; null if that has none.
     executor: *const (),
+    /// The identity of the future that the task is to bring.
+    future: *const (),
     estate: Estate,
 }
 
 impl TaskEstate {
     /// Calls `f` in an estate of its own, which is settled afterwards if `f` has not done that.
     pub(crate) fn within<R>(f: impl FnOnce(&Estate) -> R) -> R {
-        Self::within_of(ptr::null(), f)
+        Self::within_of(ptr::null(), ptr::null(), f)
     }
 
     /// The same, on behalf of this executor.
-    pub(crate) fn within_of<R>(executor: *const (), f: impl FnOnce(&Estate) -> R) -> R {
+    pub(crate) fn within_of<R>(
+        executor: *const (),
+        future: *const (),
+        f: impl FnOnce(&Estate) -> R,
+    ) -> R {
         let task = Self {
             host: Estate::with_host(as_pointer),
             below: Cell::new(ptr::null()),
             executor,
+            future,
             estate: Estate::new(false, None),
         };
         let linked = Linked::new(&task);
@@ -49,11 +56,21 @@ impl TaskEstate {
 
     /// Whether the calling party runs or ends a task on behalf of this executor.
     pub(crate) fn is_inside(executor: *const ()) -> bool {
+        Self::has(|task| ptr::eq(task.executor, executor))
+    }
+
+    /// Whether the calling code runs inside of the task that is to bring this future.
+    pub(crate) fn is_task_of(future: *const ()) -> bool {
+        !future.is_null() && Self::has(|task| ptr::eq(task.future, future))
+    }
+
+    /// Whether the calling code runs inside of such a task.
+    fn has(is_such: impl Fn(&Self) -> bool) -> bool {
         let host = Estate::with_host(as_pointer);
         let mut at = current::tasks().get();
         // SAFETY: I1: on this thread, and the caller stays in the tasks' frames.
         while let Some(task) = unsafe { at.as_ref() } {
-            if ptr::eq(task.host, host) && ptr::eq(task.executor, executor) {
+            if ptr::eq(task.host, host) && is_such(task) {
                 return true;
             }
             at = task.below.get();

@@ -6,18 +6,20 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, fence};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use sinew_core::wait::{Kind, Reason, Suspend};
 
+use super::own::OwnPolls;
 use crate::coroutine::Fence;
 use crate::error::WaitError;
 use crate::park;
 use crate::scheduler::block::Block;
+use crate::scheduler::current;
 use crate::scheduler::park_cell::Stop;
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::waker;
@@ -40,7 +42,8 @@ use crate::sys::clock;
 ///
 /// # Errors
 ///
-/// `Cancelled`; `State` on a scheduler's own frame, in a cleanup or in a callback, without having polled.
+/// `Cancelled`; `State` on a scheduler's own frame, in a cleanup or in a callback, without having polled. `State` also on the only worker of
+/// a pool if all that the future waits for are tasks of that pool, by their [futures](crate::future::SharedFuture) themselves.
 ///
 /// # Examples
 ///
@@ -104,7 +107,11 @@ fn block_on_until<F: Future>(future: F, deadline_ns: Option<u64>) -> Result<F::O
                 rung: AtomicBool::new(false),
             });
             let waker = Waker::from(bell.clone());
-            drive(&waiting, &*bell, &waker, |context| {
+            let signal = OfThread {
+                bell: &bell,
+                own: OwnPolls::begin(&waker),
+            };
+            drive(&waiting, &signal, &waker, |context| {
                 future.as_mut().poll(context)
             })
         }
@@ -118,6 +125,14 @@ trait Signal {
 
     /// Takes a call that came and was not waited for.
     fn take(&self) -> bool;
+
+    /// The future is about to be polled.
+    fn next_poll(&self) {}
+
+    /// Whether nobody is left to call the waker but who is about to wait. What can be ended here and now is.
+    fn is_for_caller(&self) -> bool {
+        false
+    }
 }
 
 fn drive<T>(
@@ -128,12 +143,16 @@ fn drive<T>(
 ) -> Result<T, WaitError> {
     let mut context = Context::from_waker(waker);
     loop {
+        signal.next_poll();
         if let Poll::Ready(value) = poll(&mut context) {
             waiting.take_turn();
             return Ok(value);
         }
         // A future that woke itself is not alone in the world.
         let woke_itself = signal.take();
+        if !woke_itself && signal.is_for_caller() {
+            return Err(WaitError::State);
+        }
         let reason = if woke_itself {
             give_way(waiting)
         } else {
@@ -219,7 +238,13 @@ impl Wake for Bell {
     }
 }
 
-impl Signal for Bell {
+/// The bell of a thread that polls, where it waits.
+struct OfThread<'a> {
+    bell: &'a Arc<Bell>,
+    own: Option<OwnPolls<'a>>,
+}
+
+impl Signal for OfThread<'_> {
     fn wait(&self, waiting: &Waiting<'_>) -> Reason {
         while !self.take() {
             if let Some(reason) = waiting.refused() {
@@ -236,6 +261,28 @@ impl Signal for Bell {
 
     fn take(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `wake_by_ref`.
-        self.rung.swap(false, Acquire)
+        self.bell.rung.swap(false, Acquire)
+    }
+
+    fn next_poll(&self) {
+        if let Some(own) = &self.own {
+            own.next_poll();
+        }
+    }
+
+    fn is_for_caller(&self) -> bool {
+        let Some(own) = &self.own else { return false };
+        let count = own.count();
+        // That of `bell` and that in the lent waker are there besides the clones.
+        if count == 0 || Arc::strong_count(self.bell) != count + 2 {
+            return false;
+        }
+        // ORDERING: pairs with the Release of a clone's end: whoever called one and dropped it is seen to have rung.
+        fence(Acquire);
+        if self.bell.rung.load(Relaxed) {
+            return false;
+        }
+        current::purge_own_jobs();
+        !self.bell.rung.load(Relaxed)
     }
 }

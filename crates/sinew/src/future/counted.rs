@@ -4,14 +4,20 @@
 //!
 //! `std`'s `Arc` would do, but for its price: it counts weak references too, so its last drop is a locked instruction, and so
 //! is the making of the second reference.
+//!
+//! `sinew-core`'s `tests/loom_counted.rs` compiles this file with loom's atomics.
 #![expect(unsafe_code, reason = "frees what it points to with the last count")]
 
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::process::abort;
 use std::ptr::NonNull;
+#[cfg(not(loom))]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+#[cfg(loom)]
+use loom::sync::atomic::AtomicUsize;
 
 /// More counts than can be meant: somebody clones and forgets, and the count is not to overflow.
 const COUNT_MAX: usize = usize::MAX / 2;

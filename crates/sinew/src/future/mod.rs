@@ -37,6 +37,7 @@ pub mod hyper;
 mod io;
 mod join;
 mod news;
+mod own;
 mod promise;
 mod send_async;
 mod sleep;

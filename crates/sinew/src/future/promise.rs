@@ -13,7 +13,6 @@
 
 use std::error::Error as StdError;
 use std::future::{Future, IntoFuture};
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -22,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
+use std::{mem, ptr};
 
 use sinew_core::sync::{Callbacks, RawPromise};
 use sinew_core::wait::{Kind, Polled};
@@ -29,10 +29,13 @@ use sinew_core::wait::{Kind, Polled};
 use super::callback::{Callback, callback};
 use super::counted::Counted;
 use super::end::{Begun, EndRecord, Filled, STATE_MASK};
+use super::own::OwnWait;
+use crate::cancel::shield;
 use crate::cancel::{CancelToken, Cause, Registration};
+use crate::coroutine::TaskEstate;
 use crate::error::{Cancelled, Closed, Error, ErrorKind, WaitError};
-use crate::scheduler::crew::Awaited;
-use crate::scheduler::waiting::Waiting;
+use crate::scheduler::crew::{Need, Progress};
+use crate::scheduler::waiting::{Deaf, Waiting};
 use crate::scheduler::{current, unhandled};
 use crate::sync::select::{self, FutureArm};
 use crate::sys::clock;
@@ -162,6 +165,10 @@ struct Inner<T> {
 }
 
 impl<T> Inner<T> {
+    fn identity(&self) -> *const () {
+        ptr::from_ref(self).cast()
+    }
+
     fn state(&self) -> PromiseState {
         PromiseState::from_end(self.raw.end())
     }
@@ -349,6 +356,11 @@ impl<T> Promise<T> {
             .is_some_and(CancelToken::is_cancelled)
     }
 
+    /// The future as an identity.
+    pub(crate) fn identity(&self) -> *const () {
+        self.inner.identity()
+    }
+
     /// The place of the token of requests to stop.
     pub(crate) fn requests(&self) -> &OnceLock<CancelToken> {
         &self.inner.token
@@ -485,8 +497,8 @@ impl<T> SharedFuture<T> {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` on a scheduler's own frame, in a cleanup or in a callback, and where the calling thread is the only worker of
-    /// the pool that is to bring it.
+    /// `Cancelled`; `State` on a scheduler's own frame, in a cleanup or in a callback, and where it is for the caller to bring it: in the task itself, and on the
+    /// only worker of the pool that is to run it.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_until(None)
     }
@@ -518,8 +530,11 @@ impl<T> SharedFuture<T> {
         if self.is_done() {
             return Ok(());
         }
-        if current::is_sole_worker_of(self.inner.executor.load(Relaxed)) {
+        if self.is_for_caller() {
             return Err(WaitError::State);
+        }
+        if self.is_done() {
+            return Ok(());
         }
         let (end, fired) = (self.wait_arm(), token.wait_arm());
         match select::wait_for(&[&end, &fired]) {
@@ -533,29 +548,65 @@ impl<T> SharedFuture<T> {
     /// An arm of a select that waits until it has ended: `r = future.wait()` in [`select!`](crate::select!).
     #[must_use]
     pub fn wait_arm(&self) -> FutureArm<'_, T> {
-        FutureArm::new(self.inner.raw.arm())
+        FutureArm::new(self.inner.raw.arm(), self.executor())
+    }
+
+    /// The executor that is to bring it, as an identity; 0 if that is not known.
+    pub(crate) fn executor(&self) -> usize {
+        self.inner.executor.load(Relaxed)
+    }
+
+    /// The future as an identity.
+    pub(crate) fn identity(&self) -> *const () {
+        self.inner.identity()
+    }
+
+    /// Whether it is the caller who would have to bring it, so that a wait for it would never end. What can be ended here and
+    /// now, because it was asked to stop, is.
+    fn is_for_caller(&self) -> bool {
+        let is_own = || {
+            current::is_sole_worker_of(self.executor()) || TaskEstate::is_task_of(self.identity())
+        };
+        if !is_own() {
+            return false;
+        }
+        current::purge_own_jobs();
+        !self.is_done()
+    }
+
+    /// Waits for the end of a thread, which closes this one, before that is joined: in a coroutine by suspending; on a thread that others may
+    /// wait for, and be its code where nothing may wait, so that they see it. No cancel ends it.
+    pub(crate) fn wait_for_thread(&self, need: &impl Need) {
+        if current::with_scheduler(|_| ()).is_some() {
+            // Other coroutines go on meanwhile.
+            let _waited = shield(|| self.wait());
+        }
+        if self.is_done() || current::place_in_crew().is_null() {
+            return;
+        }
+        let waiting = Waiting::blocking();
+        let wait = || self.inner.raw.wait(&Deaf(&waiting));
+        let _woken = current::awaiting_blocked(Kind::Drain, need, wait);
     }
 
     fn wait_until(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         if self.is_done() {
             return Ok(());
         }
-        let executor = self.inner.executor.load(Relaxed);
-        if current::is_sole_worker_of(executor) {
+        if self.is_for_caller() {
             // Nobody would be left to bring it.
             return Err(WaitError::State);
         }
         let waiting = Waiting::new(deadline_ns)?;
         let wait = || self.inner.raw.wait(&waiting);
-        let waited = match executor {
+        let waited = match self.executor() {
             0 => wait(),
-            executor => {
-                let kind = Kind::Future;
-                current::awaiting(Awaited { executor, kind }, wait)
-            }
+            executor => current::awaiting(Kind::Future, &Progress(executor), wait),
         };
         match waited {
             Ok(()) => Ok(()),
+            // One that has ended meanwhile counts.
+            Err(_) if self.is_done() => Ok(()),
             Err(reason) => waiting.result(reason),
         }
     }
@@ -564,6 +615,7 @@ impl<T> SharedFuture<T> {
     pub fn wait_async(&self) -> PromiseWait<'_, T> {
         PromiseWait {
             future: self,
+            own: OwnWait::default(),
             party: Polled::new(super::call),
         }
     }
@@ -689,6 +741,7 @@ impl<T> fmt::Debug for SharedFuture<T> {
 #[must_use = "a future does nothing unless it is polled"]
 pub struct PromiseWait<'a, T> {
     future: &'a SharedFuture<T>,
+    own: OwnWait,
     party: Polled<()>,
 }
 
@@ -696,24 +749,29 @@ impl<'a, T> Future for PromiseWait<'a, T> {
     type Output = Result<&'a T, &'a TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let future = self.future;
-        poll_result(future, &mut self.party, context)
+        let this = &mut *self;
+        poll_result(this.future, &mut this.party, &mut this.own, context)
     }
 }
 
 fn poll_result<'a, T>(
     future: &'a SharedFuture<T>,
     party: &mut Polled<()>,
+    own: &mut OwnWait,
     context: &Context<'_>,
 ) -> Poll<Result<&'a T, &'a TaskError>> {
     match future.inner.raw.poll_wait(party, context.waker()) {
         Poll::Ready(()) => future.get().map_or(Poll::Pending, Poll::Ready),
-        Poll::Pending => Poll::Pending,
+        Poll::Pending => {
+            own.note(future.executor(), context.waker());
+            Poll::Pending
+        }
     }
 }
 
 impl<T> Drop for PromiseWait<'_, T> {
     fn drop(&mut self) {
+        self.own.forget();
         self.future.inner.raw.leave_wait(&mut self.party);
     }
 }
@@ -737,6 +795,7 @@ impl<'a, T> IntoFuture for &'a SharedFuture<T> {
 #[must_use = "a future does nothing unless it is polled"]
 pub struct PromiseFuture<T> {
     future: Option<SharedFuture<T>>,
+    own: OwnWait,
     party: Polled<()>,
 }
 
@@ -752,7 +811,7 @@ impl<T: Clone> Future for PromiseFuture<T> {
             .future
             .as_ref()
             .expect("a future is not polled after its end");
-        if poll_result(future, &mut this.party, context).is_pending() {
+        if poll_result(future, &mut this.party, &mut this.own, context).is_pending() {
             return Poll::Pending;
         }
         let future = this.future.take().expect("it was there before");
@@ -768,6 +827,7 @@ impl<T> Unpin for PromiseFuture<T> {}
 
 impl<T> Drop for PromiseFuture<T> {
     fn drop(&mut self) {
+        self.own.forget();
         if let Some(future) = mem::take(&mut self.future) {
             future.inner.raw.leave_wait(&mut self.party);
         }
@@ -789,6 +849,7 @@ impl<T: Clone> IntoFuture for SharedFuture<T> {
     fn into_future(self) -> PromiseFuture<T> {
         PromiseFuture {
             future: Some(self),
+            own: OwnWait::default(),
             party: Polled::new(super::call),
         }
     }

@@ -114,9 +114,11 @@ impl fmt::Display for Cycle {
 /// A wait with a deadline, its own or a [`timeout`](crate::timeout)'s or a cancel token's, is in no cycle. Cycles of joins
 /// alone are refused when they would close ([`JoinHandle::wait`](crate::JoinHandle::wait)), so those seen here go over several schedulers.
 ///
-/// Pools wait for each other too: if every thread of a pool waits, without a deadline, for room in pools, for the drain of pools, or for the
-/// end of tasks that pools are to run, and so do the threads of all of those, that is a cycle of one thread of each. So it is if a pool's
-/// threads all wait for tasks of their own pool.
+/// Pools and workers wait for each other too: their threads, without a deadline, for room, for the end of tasks or of groups of such, in a
+/// `select!` of tasks alone, or for the end of a pool or a worker that they drop. Room and tasks are held up if all threads
+/// of the executor wait so, its end if one of them does. That is a cycle of one thread of each. So it is if a pool's
+/// threads all wait for tasks of their own pool. The end of a group is seen where its `wait` is called, not where its
+/// [`done`](crate::task::TaskGroup::done) is waited for; coroutines that wait for pools and workers are not seen.
 ///
 /// They are found from any thread, whatever schedulers the members are of, and whatever else goes on beside them. If nothing else
 /// does, [`crate::run`] ends with a report of its own ([`Deadlock`]).

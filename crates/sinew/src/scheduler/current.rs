@@ -10,11 +10,12 @@ use std::cell::Cell;
 use std::ptr;
 
 use sinew_core::sync::NOT_AN_ID;
+use sinew_core::wait::Kind;
 
 use crate::coroutine::{Estate, TaskEstate};
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
-use crate::scheduler::crew::{self, Awaited};
+use crate::scheduler::crew::{self, Awaited, Need, Purge};
 use crate::scheduler::limit::Limit;
 use crate::scheduler::linger::Habit;
 
@@ -37,10 +38,14 @@ thread_local! {
     static POOL: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// The thread's place in the crew of that pool.
     static CREW_PLACE: Cell<*const crew::Place> = const { Cell::new(ptr::null()) };
-    /// Whether it is the only worker of that pool.
-    static IS_SOLE: Cell<bool> = const { Cell::new(false) };
+    /// If it is the only worker of that pool: what ends the jobs that were asked to stop and have not begun.
+    static IS_SOLE: Cell<Option<Purge>> = const { Cell::new(None) };
+    /// Whether what the thread runs is none of that pool's jobs.
+    static IS_ASIDE: Cell<bool> = const { Cell::new(false) };
     /// What the thread is about to wait for.
     static AWAITED: Cell<Option<Awaited>> = const { Cell::new(None) };
+    /// The thread's innermost `block_on`, if the thread is the only worker of its pool.
+    static POLLS: Cell<*const ()> = const { Cell::new(ptr::null()) };
     /// Whether what the thread's plain code waits for comes soon.
     static HABIT: Cell<Habit> = const { Cell::new(Habit::new()) };
     /// What the worker that the thread is has for its tasks.
@@ -185,20 +190,47 @@ pub(crate) fn tasks<'a>() -> &'a Cell<*const TaskEstate> {
 }
 
 /// Says that the thread is a worker of this pool, whether the only one, and what its place in the pool's crew is.
-pub(super) fn set_pool(pool: *const (), place: *const crew::Place, is_sole: bool) {
+pub(super) fn set_pool(pool: *const (), place: *const crew::Place, sole: Option<Purge>) {
     POOL.set(pool);
     CREW_PLACE.set(place);
-    IS_SOLE.set(is_sole);
+    IS_SOLE.set(sole);
 }
 
 /// The thread's place in its crew; null if it is in none.
-pub(super) fn place_in_crew() -> *const crew::Place {
+pub(crate) fn place_in_crew() -> *const crew::Place {
     CREW_PLACE.get()
 }
 
 /// Whether the thread is the only one that could do what this executor is to do.
 pub(crate) fn is_sole_worker_of(executor: usize) -> bool {
-    IS_SOLE.get() && POOL.get().addr() == executor
+    IS_SOLE.get().is_some() && POOL.get().addr() == executor
+}
+
+/// Whether the thread is the only one of some pool.
+pub(crate) fn is_sole_worker() -> bool {
+    IS_SOLE.get().is_some()
+}
+
+/// Whether there is anything that the calling thread might have to bring about: it runs a task, or is the only worker of a pool.
+pub(crate) fn has_duties() -> bool {
+    is_sole_worker() || !TASKS.get().is_null()
+}
+
+/// The thread's innermost `block_on`, if the thread is the only worker of its pool; null without.
+pub(crate) fn polls() -> *const () {
+    POLLS.get()
+}
+
+/// Sets that, and returns what it was before.
+pub(crate) fn set_polls(polls: *const ()) -> *const () {
+    POLLS.replace(polls)
+}
+
+/// On the only worker of a pool: ends the pool's jobs that were asked to stop and have not begun, as nobody else is there to do it.
+pub(crate) fn purge_own_jobs() {
+    if let Some(purge) = IS_SOLE.get() {
+        purge(POOL.get());
+    }
 }
 
 /// What the thread's plain code is about to wait for, if an executor is to do it.
@@ -206,15 +238,37 @@ pub(super) fn awaited() -> Option<Awaited> {
     AWAITED.get()
 }
 
+/// Whether the calling code is a thread's in a crew, and plain: a wait of it is to be told of by [`awaiting`].
+pub(crate) fn is_in_crew() -> bool {
+    !CREW_PLACE.get().is_null() && matches!(place(), Place::Thread)
+}
+
 /// Runs a wait of the thread's plain code for something that an executor is to do.
-pub(crate) fn awaiting<R>(awaited: Awaited, wait: impl FnOnce() -> R) -> R {
-    if CREW_PLACE.get().is_null() || !matches!(place(), Place::Thread) {
+pub(crate) fn awaiting<N: Need, R>(kind: Kind, need: &N, wait: impl FnOnce() -> R) -> R {
+    if !is_in_crew() {
         return wait();
     }
-    AWAITED.set(Some(awaited));
+    awaiting_blocked(kind, need, wait)
+}
+
+/// The same for a wait that blocks the thread wherever its code runs.
+pub(crate) fn awaiting_blocked<N: Need, R>(kind: Kind, need: &N, wait: impl FnOnce() -> R) -> R {
+    let before = AWAITED.replace(Some(Awaited::new(kind, need)));
     let result = wait();
-    AWAITED.set(None);
+    AWAITED.set(before);
     result
+}
+
+/// Whether what the thread runs is none of its pool's jobs.
+pub(super) fn is_aside() -> bool {
+    IS_ASIDE.get()
+}
+
+/// Runs something on a pool's thread that is none of the pool's jobs; it must not unwind.
+pub(crate) fn aside(f: impl FnOnce()) {
+    let before = IS_ASIDE.replace(true);
+    f();
+    IS_ASIDE.set(before);
 }
 
 /// What the thread remembers of the waits of its plain code.

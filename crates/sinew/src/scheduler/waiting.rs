@@ -64,6 +64,16 @@ impl<'a> Waiting<'a> {
         Self::made(deadline_ns, K::IS_LOCAL)
     }
 
+    /// For a wait that blocks the thread, be its code a coroutine's, a frame's or a callback's: of what must not go on before.
+    pub(crate) fn blocking() -> Self {
+        Self {
+            place: Place::Thread,
+            deadline_ns: None,
+            has_waited: Cell::new(false),
+            thread: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
     /// Built in one place, where it stays: it is too large to be moved for each wait.
     #[inline(always)]
     #[track_caller]

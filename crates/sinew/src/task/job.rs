@@ -11,6 +11,7 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
 use std::sync::OnceLock;
 
 use sinew_core::sync::JobEnd;
@@ -155,7 +156,8 @@ where
         let Some(body) = self.body.take() else {
             unreachable!("a job is decided once")
         };
-        let outcome = TaskEstate::within_of(host.identity.0, |estate| {
+        let future = self.promise.as_ref().map_or(ptr::null(), Promise::identity);
+        let outcome = TaskEstate::within_of(host.identity.0, future, |estate| {
             let outcome = match order {
                 Order::Run if !is_cancelled => self.call(body, host, estate),
                 Order::Run | Order::Cancel => {

@@ -10,6 +10,8 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,6 +135,14 @@ pub fn scope<'a>() -> ScopeBuilder<'a> {
     ScopeBuilder::default()
 }
 
+/// What cancels the group at the deadline, while it is kept.
+struct Alarm {
+    /// Whether it has: whether the deadline passed while not everything had ended.
+    rang: Arc<AtomicBool>,
+    _ring: Registration,
+    token: CancelToken,
+}
+
 /// How the wait for the end went.
 enum Waited {
     /// As it should.
@@ -141,6 +151,8 @@ enum Waited {
     Late,
     /// The caller was cancelled.
     Cancelled,
+    /// The caller itself was to run some of it.
+    Refused,
 }
 
 impl<'a> ScopeBuilder<'a> {
@@ -153,7 +165,7 @@ impl<'a> ScopeBuilder<'a> {
         self
     }
 
-    /// Cancels the group when this time is over, and fails the scope with `Timeout`.
+    /// Cancels the group when this time is over, and fails the scope with `Timeout`; not if everything has ended by then.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.deadline_ns = Some(clock::after_ns(timeout));
         self
@@ -279,11 +291,23 @@ impl<'a> ScopeBuilder<'a> {
     }
 
     /// Cancels the group at the deadline, while what comes back is kept.
-    fn alarm(&self, group: &TaskGroup) -> Option<(CancelToken, Registration)> {
+    fn alarm(&self, group: &TaskGroup) -> Option<Alarm> {
         let alarm = CancelToken::with_deadline(clock::to_instant(self.deadline_ns?));
-        let late = group.cancel_token();
-        let ring = alarm.on_cancel(move |_| late.cancel("the scope's deadline passed"));
-        Some((alarm, ring))
+        let (late, end) = (group.cancel_token(), group.done());
+        let rang = Arc::new(AtomicBool::new(false));
+        let rings = rang.clone();
+        let ring = alarm.on_cancel(move |_| {
+            // A deadline that passes when everything has ended is kept.
+            if !end.is_done() {
+                rings.store(true, Relaxed);
+                late.cancel("the scope's deadline passed");
+            }
+        });
+        Some(Alarm {
+            rang,
+            _ring: ring,
+            token: alarm,
+        })
     }
 
     /// Runs the closure, and waits until nothing of the group is active, whatever happens meanwhile.
@@ -298,20 +322,30 @@ impl<'a> ScopeBuilder<'a> {
             group.cancel("the scope's closure failed");
         }
         // A forced unwind may come out of the wait: it goes on when I1 holds.
-        let waited = catch_unwind(AssertUnwindSafe(|| group.wait()));
+        let waited = catch_unwind(AssertUnwindSafe(|| {
+            // A deadline that has passed by now rings now: the group has not ended, as it is open.
+            let _rings = alarm
+                .as_ref()
+                .is_some_and(|alarm| alarm.token.is_cancelled());
+            group.wait()
+        }));
         if !matches!(waited, Ok(Ok(()))) {
             group.cancel("the scope's caller was cancelled");
             // I1.
             let ended = shield(|| group.wait());
-            debug_assert!(ended.is_ok(), "where a scope begins it may wait");
+            debug_assert!(
+                matches!(ended, Ok(()) | Err(WaitError::State)),
+                "where a scope begins it may wait"
+            );
         }
         let waited = match waited {
             Ok(Ok(())) => Waited::Ended,
             Ok(Err(WaitError::Timeout)) => Waited::Late,
+            Ok(Err(WaitError::State)) => Waited::Refused,
             Ok(Err(_)) => Waited::Cancelled,
             Err(forced) => resume_unwind(value.err().unwrap_or(forced)),
         };
-        let is_late = alarm.is_some_and(|(alarm, _)| alarm.is_cancelled());
+        let is_late = alarm.is_some_and(|alarm| alarm.rang.load(Relaxed));
         let waited = if is_late { Waited::Late } else { waited };
         match value {
             Ok(value) => (value, waited),
@@ -329,7 +363,8 @@ impl Waited {
                 "the scope's deadline passed",
             )),
             Self::Cancelled if value.is_ok() => Err(WaitError::Cancelled.into()),
-            Self::Ended | Self::Cancelled => value,
+            Self::Refused if value.is_ok() => Err(WaitError::State.into()),
+            Self::Ended | Self::Cancelled | Self::Refused => value,
         }
     }
 }

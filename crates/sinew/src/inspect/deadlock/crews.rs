@@ -1,4 +1,4 @@
-//! Cycles of executors whose threads all wait for each other.
+//! Cycles of executors whose threads wait for each other.
 //!
 //! Owns: nothing. Any thread. Why what is found is so is told in `scheduler::crew`.
 
@@ -7,7 +7,7 @@ use crate::inspect::Wait;
 use crate::scheduler::crew::{Still, standing_still};
 use crate::sys::clock;
 
-/// The cycles, each crew in one at most: whatever stands still leads into one.
+/// The cycles, each thread in one at most: whatever stands still leads into one.
 pub(super) fn cycles() -> Vec<Cycle> {
     let still = standing_still();
     let mut seen = vec![false; still.len()];
@@ -30,31 +30,30 @@ pub(super) fn cycles() -> Vec<Cycle> {
     found
 }
 
-/// Whom the first thread of a crew waits for.
+/// The first thread of the executor that a thread waits for.
 fn next(still: &[Still], at: usize) -> Option<usize> {
-    let awaited = still[at].stops.first()?.awaited;
-    still.iter().position(|crew| crew.identity == awaited)
+    let awaited = still[at].awaited;
+    still.iter().position(|other| other.identity == awaited)
 }
 
 fn cycle(still: &[Still], path: &[usize]) -> Cycle {
-    let members = path.iter().enumerate().filter_map(|(place, &index)| {
-        let Still { crew, stops, .. } = &still[index];
-        let stop = stops.first()?;
+    let members = path.iter().enumerate().map(|(place, &index)| {
+        let this = &still[index];
         let next = &still[path[(place + 1) % path.len()]];
-        let since = clock::to_instant(stop.since_ns);
-        Some(Member {
-            id: stop.thread,
-            name: Some(format!("{}-0", crew.name).into()),
+        let since = clock::to_instant(this.since_ns);
+        Member {
+            id: this.thread,
+            name: Some(this.crew.thread_name(this.place).into()),
             wait: Wait {
-                what: stop.kind.name(),
-                object: stop.awaited,
-                owner: next.stops.first().map(|next| next.thread),
+                what: this.kind.name(),
+                object: this.awaited,
+                owner: Some(next.thread),
                 since,
                 until: None,
             },
-            spawned_at: crew.built_at,
+            spawned_at: this.crew.built_at,
             waiting: clock::now().saturating_duration_since(since),
-        })
+        }
     });
     Cycle {
         members: members.collect(),

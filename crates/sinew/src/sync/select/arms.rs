@@ -33,7 +33,7 @@ fn outcome(reason: Reason) -> Result<(), WaitError> {
 
 /// Passes the raw arm's methods on.
 macro_rules! pass_on {
-    ([$($generics:tt)*] $name:ty) => {
+    ([$($generics:tt)*] $name:ty $(, $extra:item)?) => {
         // SAFETY: the raw arm keeps the promises.
         unsafe impl<$($generics)*> RawArm for $name {
             fn attempt(&self) -> bool {
@@ -59,6 +59,7 @@ macro_rules! pass_on {
             fn common(&self) -> &Common {
                 &self.common
             }
+            $($extra)?
         }
         impl<$($generics)*> Arm for $name {}
         impl<$($generics)*> fmt::Debug for $name {
@@ -261,15 +262,22 @@ type RawFuture<'a, T> = raw::PromiseArm<'a, Filled<T>, Callback<T>>;
 /// Waits for the end of a promise. Made by [`SharedFuture::wait_arm`](crate::future::SharedFuture::wait_arm).
 pub struct FutureArm<'a, T> {
     raw: RawFuture<'a, T>,
+    executor: usize,
     common: Common,
 }
 
-pass_on!(['a, T] FutureArm<'a, T>);
+pass_on!(
+    ['a, T] FutureArm<'a, T>,
+    fn executor(&self) -> usize {
+        self.executor
+    }
+);
 
 impl<'a, T> FutureArm<'a, T> {
-    pub(crate) fn new(raw: RawFuture<'a, T>) -> Self {
+    pub(crate) fn new(raw: RawFuture<'a, T>, executor: usize) -> Self {
         Self {
             raw,
+            executor,
             common: Common::new(),
         }
     }

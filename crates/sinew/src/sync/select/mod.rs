@@ -25,6 +25,7 @@ use sinew_core::wait::{Kind, Reason, Record, Turn, attempt_any, wait_any};
 
 use crate::error::WaitError;
 use crate::io::Interest;
+use crate::scheduler::crew::AnyProgress;
 use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
@@ -60,6 +61,11 @@ pub(crate) mod sealed {
 
         /// It has happened by itself.
         fn strike(&self) {}
+
+        /// The executor without which it does not happen, as an identity; 0 if it may anyhow.
+        fn executor(&self) -> usize {
+            0
+        }
 
         /// If it is a descriptor's.
         fn ready(&self) -> Option<&ReadyArm<'_>> {
@@ -309,7 +315,17 @@ fn wait(arms: &[&dyn Arm], turn: Turn, own_ns: Option<u64>) -> Result<usize, Wai
         Ok(waiting) => waiting,
         Err(error) => return attempt_any(arms, turn).ok_or(error),
     };
-    let result = wait_in_place(arms, turn, &waiting);
+    if is_for_caller(arms) {
+        // What was asked to stop can be ended here.
+        current::purge_own_jobs();
+        return attempt_any(arms, turn).ok_or(WaitError::State);
+    }
+    let result = match executors(arms) {
+        Some(need) => {
+            current::awaiting(Kind::Select, &need, || wait_in_place(arms, turn, &waiting))
+        }
+        None => wait_in_place(arms, turn, &waiting),
+    };
     drop(busy);
     match result {
         Ok(chosen) => {
@@ -327,6 +343,20 @@ fn wait(arms: &[&dyn Arm], turn: Turn, own_ns: Option<u64>) -> Result<usize, Wai
             Err(waiting.result(reason).err().unwrap_or(WaitError::Cancelled))
         }
     }
+}
+
+/// Whether each of the arms is for the caller to bring about: for the only worker of a pool, which would wait.
+fn is_for_caller(arms: &[&dyn Arm]) -> bool {
+    let is_own = |arm: &&dyn Arm| current::is_sole_worker_of(arm.executor());
+    arms.first().is_some_and(is_own) && arms.iter().all(is_own)
+}
+
+/// If the caller is a thread of a pool, and executors are to bring about each of the arms: these.
+fn executors(arms: &[&dyn Arm]) -> Option<AnyProgress> {
+    if !current::is_in_crew() || arms.is_empty() || arms.iter().any(|arm| arm.executor() == 0) {
+        return None;
+    }
+    Some(AnyProgress(arms.iter().map(|arm| arm.executor()).collect()))
 }
 
 fn wait_in_place(arms: &[&dyn Arm], turn: Turn, waiting: &Waiting<'_>) -> Result<usize, Reason> {

@@ -18,12 +18,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use sinew_core::wait::Kind;
+
 use crate::cancel::{CancelToken, Cause, Registration};
 use crate::error::{Error, ErrorKind, WaitError};
 use crate::future::{Callback, Promise, PromiseState, SharedFuture, TaskError};
+use crate::scheduler::crew::{Caller, Need, Standing};
 use crate::scheduler::{current, unhandled};
 
 pub use policy::{CancelOn, TaskGroupBuilder};
+
+/// In how many groups, one in the other, is looked for what holds a wait up.
+const NESTED_MAX: u32 = 64;
 
 use room::Room;
 use seat::{Seat, Seats};
@@ -64,7 +70,8 @@ pub(super) struct Shared {
 
 struct State {
     stats: GroupStats,
-    reserved: usize,
+    /// Who has a place that is reserved: a party for each.
+    starters: Vec<u64>,
     seats: Seats,
     first_error: Option<Error>,
     /// Until the end is there.
@@ -122,21 +129,28 @@ impl NoPlace {
 /// A reserved place, with all the memory that it takes. Dropping it gives it back.
 pub(super) struct Place<'a, T> {
     group: &'a Arc<Shared>,
+    /// Who reserved it.
+    starter: u64,
     /// Until it is committed.
     room: Option<Room<Seat<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Place<'_, T> {
     /// Takes the future in. This cannot fail, and allocates nothing.
-    pub(super) fn commit(mut self, future: &SharedFuture<T>) {
+    pub(super) fn commit(self, future: &SharedFuture<T>) {
+        self.commit_with(future, None);
+    }
+
+    /// The same, where it may be the end of this group.
+    fn commit_with(mut self, future: &SharedFuture<T>, child: Option<Arc<Shared>>) {
         let Some(room) = self.room.take() else {
             return;
         };
         let group = self.group;
         let seat = {
             let mut state = group.lock();
-            state.reserved -= 1;
-            group.seat(&mut state, room, future)
+            state.forget_starter(self.starter);
+            group.seat(&mut state, room, future, child)
         };
         group.leave_at(future, seat);
     }
@@ -148,7 +162,7 @@ impl<T> Drop for Place<'_, T> {
             return;
         }
         let mut state = self.group.lock();
-        state.reserved -= 1;
+        state.forget_starter(self.starter);
         state.stats.rejected += 1;
         let done = state.take_done();
         drop(state);
@@ -159,8 +173,16 @@ impl<T> Drop for Place<'_, T> {
 impl State {
     /// The promise of the end, if that is there now.
     fn take_done(&mut self) -> Option<Promise<()>> {
-        let is_over = self.stats.is_closed && self.stats.active == 0 && self.reserved == 0;
+        let is_over = self.stats.is_closed && self.stats.active == 0 && self.starters.is_empty();
         is_over.then(|| self.done.take()).flatten()
+    }
+
+    /// One of its places is committed or given back.
+    fn forget_starter(&mut self, starter: u64) {
+        let place = self.starters.iter().rposition(|&one| one == starter);
+        if let Some(place) = place {
+            self.starters.swap_remove(place);
+        }
     }
 
     /// Counts an end; says which it is.
@@ -185,6 +207,12 @@ impl State {
     }
 }
 
+impl Need for Shared {
+    fn blocker(&self, standing: &dyn Standing) -> Option<usize> {
+        self.blocker_within(standing, NESTED_MAX)
+    }
+}
+
 fn finish(done: Option<Promise<()>>) {
     if let Some(promise) = done {
         // Nobody else has it.
@@ -200,11 +228,14 @@ impl Shared {
 
     pub(super) fn reserve<T>(self: &Arc<Self>) -> Result<Place<'_, T>, NoPlace> {
         let room = Room::try_new();
+        let starter = current::party_number();
         let mut state = self.lock();
+        let room = room.filter(|_| state.starters.try_reserve(1).is_ok());
         let room = self.check_place(&mut state, room)?;
-        state.reserved += 1;
+        state.starters.push(starter);
         Ok(Place {
             group: self,
+            starter,
             room: Some(room),
         })
     }
@@ -231,7 +262,7 @@ impl Shared {
         let room = Room::try_new();
         let mut state = self.lock();
         let room = self.check_place(&mut state, room)?;
-        let seat = self.seat(&mut state, room, future);
+        let seat = self.seat(&mut state, room, future, None);
         drop(state);
         self.leave_at(future, seat);
         Ok(())
@@ -241,7 +272,7 @@ impl Shared {
     fn check_place<R>(&self, state: &mut State, room: Option<R>) -> Result<R, NoPlace> {
         let no_place = if state.stats.is_closed {
             NoPlace::Closed
-        } else if state.stats.active + state.reserved >= self.limit {
+        } else if state.stats.active + state.starters.len() >= self.limit {
             NoPlace::Full
         } else {
             match room {
@@ -259,10 +290,11 @@ impl Shared {
         state: &mut State,
         room: Room<Seat<T>>,
         future: &SharedFuture<T>,
+        child: Option<Arc<Self>>,
     ) -> Callback<T> {
         state.stats.active += 1;
         state.stats.accepted += 1;
-        Seat::take(room, future, self, &mut state.seats)
+        Seat::take(room, (future, child), self, &mut state.seats)
     }
 
     /// The last step, without the lock.
@@ -274,6 +306,42 @@ impl Shared {
             future.cancel_because(cause);
         }
         future.on_done_with(seat);
+    }
+
+    /// Waits for the end, unless that is the caller's to bring.
+    fn wait(
+        &self,
+        wait: impl FnOnce(&SharedFuture<()>) -> Result<(), WaitError>,
+    ) -> Result<(), WaitError> {
+        if self.is_for_caller() {
+            // What was asked to stop can be ended here.
+            current::purge_own_jobs();
+            if self.is_for_caller() {
+                return Err(WaitError::State);
+            }
+        }
+        current::awaiting(Kind::Future, self, || wait(&self.done))
+    }
+
+    fn is_for_caller(&self) -> bool {
+        if self.done.is_done() {
+            return false;
+        }
+        if current::has_duties() {
+            return self.blocker(&Caller).is_some();
+        }
+        let caller = current::party_number();
+        self.lock().starters.contains(&caller)
+    }
+
+    /// As [`Need::blocker`], within so many groups at most.
+    fn blocker_within(&self, standing: &dyn Standing, depth: u32) -> Option<usize> {
+        let depth = depth.checked_sub(1)?;
+        let state = self.lock();
+        let mut starters = state.starters.iter();
+        starters
+            .find_map(|&starter| standing.party(starter))
+            .or_else(|| state.seats.blocker(standing, depth))
     }
 
     /// An item has ended, and leaves its seat. Nothing waits here, and nothing unwinds.
@@ -363,7 +431,7 @@ impl TaskGroup {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 stats: GroupStats::default(),
-                reserved: 0,
+                starters: Vec::new(),
                 seats: Seats::default(),
                 first_error: None,
                 done: Some(promise),
@@ -468,7 +536,7 @@ impl TaskGroup {
             .done
             .on_done(move |_| drop((closing, cancelling)));
         let place = self.shared.reserve().map_err(AddError)?;
-        place.commit(&child.shared.done);
+        place.commit_with(&child.shared.done, Some(child.shared.clone()));
         Ok(child)
     }
 
@@ -515,10 +583,11 @@ impl TaskGroup {
     ///
     /// # Errors
     ///
-    /// `Cancelled`; `State` where nothing may wait.
+    /// `Cancelled`; `State` where nothing may wait, and where it is for the caller to bring the end: in one of the group's own tasks
+    /// and starters, and on the only worker of a pool that is to run one.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.close();
-        self.shared.done.wait()
+        self.shared.wait(|done| done.wait())
     }
 
     /// As [`TaskGroup::wait`], for at most `timeout`.
@@ -528,7 +597,7 @@ impl TaskGroup {
     /// As [`TaskGroup::wait`]; `Timeout` when the time is up.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         self.close();
-        self.shared.done.wait_timeout(timeout)
+        self.shared.wait(|done| done.wait_timeout(timeout))
     }
 
     /// As [`TaskGroup::wait`], until `deadline`.
@@ -538,7 +607,7 @@ impl TaskGroup {
     /// As [`TaskGroup::wait`]; `Timeout` at the deadline.
     pub fn wait_deadline(&self, deadline: Instant) -> Result<(), WaitError> {
         self.close();
-        self.shared.done.wait_deadline(deadline)
+        self.shared.wait(|done| done.wait_deadline(deadline))
     }
 
     /// As [`TaskGroup::wait`], where `token` ends the wait too. It does nothing else: the items are not touched.
@@ -548,7 +617,7 @@ impl TaskGroup {
     /// As [`TaskGroup::wait`]; `Cancelled` when `token` fires.
     pub fn wait_cancel(&self, token: &CancelToken) -> Result<(), WaitError> {
         self.close();
-        self.shared.done.wait_cancel(token)
+        self.shared.wait(|done| done.wait_cancel(token))
     }
 
     /// Cancels the group and waits for its end: what is to be done where nothing of it is wanted any more.
@@ -576,7 +645,7 @@ impl TaskGroup {
     #[track_caller]
     pub fn cancel_and_wait(&self, reason: impl Into<String>) -> Result<(), WaitError> {
         self.cancel(reason);
-        self.shared.done.wait()
+        self.shared.wait(|done| done.wait())
     }
 
     /// Whether the end is there.

@@ -23,6 +23,7 @@ use super::Shared;
 use super::room::Room;
 use crate::cancel::Cause;
 use crate::future::{Callback, OnDone, SharedFuture, TaskError};
+use crate::scheduler::crew::Standing;
 
 /// A future whose type is forgotten: it can be asked to stop.
 pub(super) trait Ask: Send {
@@ -42,6 +43,9 @@ trait Seated {
     fn links(&self) -> &Links;
 
     fn asked(&self) -> Box<dyn Ask>;
+
+    /// As [`Need::blocker`](crate::scheduler::crew::Need::blocker), of the item.
+    fn blocker(&self, standing: &dyn Standing, depth: u32) -> Option<usize>;
 }
 
 struct Links {
@@ -111,6 +115,22 @@ impl Seats {
         }
     }
 
+    /// Whether one of the items holds a wait for the group up.
+    pub(super) fn blocker(&self, standing: &dyn Standing, depth: u32) -> Option<usize> {
+        [self.fresh, self.asked].into_iter().find_map(|first| {
+            let mut at = first;
+            while let Some(seat) = at {
+                // SAFETY: I1: the caller has the group's lock.
+                let seat = unsafe { seat.as_ref() };
+                if let Some(blocker) = seat.blocker(standing, depth) {
+                    return Some(blocker);
+                }
+                at = seat.links().after.get();
+            }
+            None
+        })
+    }
+
     /// One that has not been asked to stop; from now on it has.
     pub(super) fn next_to_ask(&mut self) -> Option<Box<dyn Ask>> {
         let seat = self.fresh?;
@@ -128,6 +148,8 @@ pub(super) struct Seat<T> {
     next: Option<Callback<T>>,
     links: Links,
     future: SharedFuture<T>,
+    /// If the future is the end of a group: that.
+    child: Option<Arc<Shared>>,
     group: Arc<Shared>,
     /// I2.
     _pinned: PhantomPinned,
@@ -140,7 +162,7 @@ impl<T: Send + Sync + 'static> Seat<T> {
     /// Takes the seat in the group's list, under its lock. What comes back is to be left at the future.
     pub(super) fn take(
         room: Room<Self>,
-        future: &SharedFuture<T>,
+        (future, child): (&SharedFuture<T>, Option<Arc<Shared>>),
         group: &Arc<Shared>,
         seats: &mut Seats,
     ) -> Callback<T> {
@@ -152,6 +174,7 @@ impl<T: Send + Sync + 'static> Seat<T> {
                 list: Cell::new(None),
             },
             future: future.clone(),
+            child,
             group: group.clone(),
             _pinned: PhantomPinned,
         });
@@ -169,6 +192,21 @@ impl<T: Send + Sync + 'static> Seated for Seat<T> {
 
     fn asked(&self) -> Box<dyn Ask> {
         Box::new(self.future.clone())
+    }
+
+    fn blocker(&self, standing: &dyn Standing, depth: u32) -> Option<usize> {
+        if self.future.is_done() {
+            return None;
+        }
+        let by_executor = || match self.future.executor() {
+            0 => None,
+            executor => standing.whole(executor),
+        };
+        let by_child = || self.child.as_ref()?.blocker_within(standing, depth);
+        standing
+            .task(self.future.identity())
+            .or_else(by_executor)
+            .or_else(by_child)
     }
 }
 

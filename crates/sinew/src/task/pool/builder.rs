@@ -12,6 +12,7 @@ use sinew_core::sync::RawPool;
 use super::{Shared, TaskPool, worker};
 use crate::cancel::CancelToken;
 use crate::error::{Error, ErrorKind};
+use crate::future::Promise;
 use crate::scheduler::crew::Crew;
 
 /// How many threads a pool has at most.
@@ -105,17 +106,20 @@ impl TaskPoolBuilder {
         queue.try_reserve_exact(limit).map_err(|error| {
             Error::caused_by(ErrorKind::NoMemory, "no memory for a pool's queue", error)
         })?;
+        let (end, over) = Promise::new();
         let mut pool = TaskPool {
             shared: Arc::new(Shared {
-                raw: RawPool::new(queue, limit),
+                raw: RawPool::new(queue, limit, threads),
                 stop: CancelToken::new(),
                 threads,
                 crew: OnceLock::new(),
             }),
             threads: Vec::with_capacity(threads),
+            over,
         };
+        let end = Arc::new(end);
         let identity = pool.shared.identity();
-        let crew = || Crew::new(identity, name, threads, built_at);
+        let crew = || Crew::new(identity, name, Some(threads), built_at);
         pool.shared.crew.get_or_init(crew);
         for number in 0..threads {
             let mut builder = thread::Builder::new().name(format!("{name}-{number}"));
@@ -123,9 +127,14 @@ impl TaskPoolBuilder {
                 builder = builder.stack_size(self.stack_bytes);
             }
             let shared = pool.shared.clone();
+            let end = end.clone();
             // If it fails the drop of what there is ends the threads that were started.
             let thread = builder
-                .spawn(move || worker::serve(&shared, number))
+                .spawn(move || {
+                    // The last one that is dropped closes it.
+                    let _end = end;
+                    worker::serve(&shared, number);
+                })
                 .map_err(|error| Error::from(error).context("starting a thread of a pool"))?;
             pool.threads.push(thread);
         }

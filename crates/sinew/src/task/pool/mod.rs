@@ -25,12 +25,12 @@ use std::time::{Duration, Instant};
 use sinew_core::sync::RawPool;
 use sinew_core::wait::Kind;
 
-use crate::cancel::{CancelToken, Cause, shield};
+use crate::cancel::{CancelToken, Cause};
 use crate::coroutine::TaskEstate;
 use crate::error::{Error, ErrorKind, WaitError};
 use crate::future::{SharedFuture, TaskError};
 use crate::scheduler::body::drop_payload;
-use crate::scheduler::crew::Crew;
+use crate::scheduler::crew::{Crew, Drained, Over};
 use crate::scheduler::waiting::Waiting;
 use crate::scheduler::{current, unhandled};
 use crate::sys::clock;
@@ -115,7 +115,11 @@ impl Shared {
         match wait_for(
             &waiting,
             &arm,
-            (Kind::Drain, self.identity()),
+            (
+                Kind::Drain,
+                &Drained(self.identity().addr()),
+                self.identity(),
+            ),
             [token, None],
         ) {
             Ok(_) => Ok(()),
@@ -157,6 +161,8 @@ impl fmt::Debug for Shared {
 pub struct TaskPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Closed when the threads have ended.
+    over: SharedFuture<()>,
 }
 
 /// A pool's counts, all of one moment.
@@ -517,10 +523,8 @@ impl Drop for TaskPool {
             // They end by themselves, when this is over.
             return;
         }
-        if current::with_scheduler(|_| ()).is_some() {
-            // Other coroutines go on meanwhile. Where nothing may wait the join below does.
-            let _waited = shield(|| self.shared.wait_until(None, None));
-        }
+        self.over
+            .wait_for_thread(&Over(self.shared.identity().addr()));
         for thread in threads {
             if let Err(payload) = thread.join() {
                 drop_payload(payload);

@@ -20,7 +20,7 @@ use super::Shared;
 use crate::cancel::CancelToken;
 use crate::error::WaitError;
 use crate::future::SharedFuture;
-use crate::scheduler::crew::Awaited;
+use crate::scheduler::crew::{Need, Progress};
 use crate::scheduler::current;
 use crate::scheduler::waiting::Waiting;
 use crate::sys::clock;
@@ -43,7 +43,7 @@ pub(crate) enum Patience {
 pub(super) fn wait_for<A: Arm>(
     waiting: &Waiting<'_>,
     arm: &A,
-    (kind, object): (Kind, *const ()),
+    (kind, need, object): (Kind, &impl Need, *const ()),
     tokens: [Option<&CancelToken>; 2],
 ) -> Result<(), Option<Reason>> {
     let tokens = tokens.map(|token| token.map(CancelToken::wait_arm));
@@ -58,15 +58,11 @@ pub(super) fn wait_for<A: Arm>(
         object: object.addr(),
         owner: 0,
     };
-    let awaited = Awaited {
-        executor: object.addr(),
-        kind,
-    };
     let wait = || {
         // SAFETY: different ones, just made.
         unsafe { wait_any(&arms[..count], Turn::from_arm(0), waiting, record) }
     };
-    match current::awaiting(awaited, wait) {
+    match current::awaiting(kind, need, wait) {
         Ok(0) => Ok(()),
         Ok(_) => Err(None),
         Err(reason) => Err(Some(reason)),
@@ -117,11 +113,7 @@ impl Shared {
         patience: Patience,
         tokens: [Option<&CancelToken>; 2],
     ) -> Result<(), (SubmitErrorKind, Box<J>)> {
-        let purged = self
-            .raw
-            .purge(CancelToken::fired_count(), |job| job.is_unwanted());
-        if !purged.is_empty() {
-            self.end_unrun(purged);
+        if self.purge() {
             job = match self.offer(job) {
                 Ok(()) => return Ok(()),
                 Err((Full::Closed, job)) => return Err((SubmitErrorKind::Closed, job)),
@@ -138,6 +130,17 @@ impl Shared {
             }
             Err(kind) => Err((kind, job)),
         }
+    }
+
+    /// Ends the queued jobs that were asked to stop; says whether there were any.
+    pub(super) fn purge(&self) -> bool {
+        let mark = CancelToken::fired_count();
+        let purged = self.raw.purge(mark, |job| job.is_unwanted());
+        let has_some = !purged.is_empty();
+        if has_some {
+            self.end_unrun(purged);
+        }
+        has_some
     }
 
     /// Queues a job in the place that is reserved for it.
@@ -160,7 +163,9 @@ impl Shared {
             return Err(SubmitErrorKind::State);
         };
         let arm = self.raw.room_arm();
-        let reason = match wait_for(&waiting, &arm, (Kind::Room, self.identity()), tokens) {
+        let need = Progress(self.identity().addr());
+        let awaited = (Kind::Room, &need, self.identity());
+        let reason = match wait_for(&waiting, &arm, awaited, tokens) {
             Ok(()) if arm.take() == Some(Reason::Closed) => return Err(SubmitErrorKind::Closed),
             Ok(()) => return Ok(()),
             Err(reason) => reason,

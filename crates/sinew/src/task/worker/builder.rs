@@ -2,6 +2,7 @@
 //!
 //! Owns: nothing.
 
+use std::panic::Location;
 use std::sync::mpsc;
 use std::thread;
 
@@ -35,6 +36,7 @@ pub(super) struct Plan {
     pub(super) scheduler: SchedulerBuilder,
     pub(super) delayed_limit: usize,
     pub(super) buffer_bytes: usize,
+    pub(super) built_at: &'static Location<'static>,
 }
 
 impl WorkerBuilder {
@@ -83,6 +85,7 @@ impl WorkerBuilder {
     ///
     /// `Invalid` for a number out of range or a name with a NUL; what the operating system reported if the thread or its scheduler
     /// could not be started. No thread is left then.
+    #[track_caller]
     pub fn build(self) -> Result<Worker, Error> {
         let name = self.name.unwrap_or_else(|| "sinew-worker".into());
         if name.contains('\0') {
@@ -108,6 +111,7 @@ impl WorkerBuilder {
             scheduler,
             delayed_limit: or(self.delayed_limit, DELAYED_LIMIT_DEFAULT),
             buffer_bytes: or(self.buffer_bytes, BUFFER_BYTES_DEFAULT),
+            built_at: Location::caller(),
         };
         let mut builder = thread::Builder::new().name(name);
         if self.stack_bytes != 0 {

@@ -17,17 +17,19 @@ mod delayed;
 mod thread;
 
 use std::ops::Deref;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, ptr};
 
-use crate::cancel::{CancelToken, shield};
+use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::future::SharedFuture;
 use crate::scheduler::Scheduler;
 use crate::scheduler::body::{Payload, drop_payload};
+use crate::scheduler::crew::{Crew, Over};
 use crate::scheduler::current;
 use crate::scheduler::post::SchedulerHandle;
 use crate::sys::clock;
@@ -123,9 +125,15 @@ impl TaskContext<'_> {
 }
 
 /// Runs `f` with `local` as the thread's worker; it must not unwind.
-fn as_worker<R>(local: &WorkerLocal, f: impl FnOnce() -> R) -> R {
+fn as_worker<R>(
+    local: &WorkerLocal,
+    built_at: &'static Location<'static>,
+    f: impl FnOnce() -> R,
+) -> R {
+    let identity = local.handle.identity();
+    let crew = Crew::new(identity, local.handle.name(), None, built_at);
     current::set_worker(ptr::from_ref(local).cast());
-    let result = f();
+    let result = crew.serve_loop(identity, f);
     current::set_worker(ptr::null());
     result
 }
@@ -141,6 +149,11 @@ fn run(work: Box<dyn Work>) {
 }
 
 impl WorkerHandle {
+    /// The worker as an identity.
+    fn identity(&self) -> *const () {
+        Arc::as_ptr(&self.shared).cast()
+    }
+
     /// The name of the worker's thread.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -241,6 +254,7 @@ impl WorkerHandle {
             return Err(SubmitError::new(SubmitErrorKind::Closed, task));
         }
         let (job, future) = Job::with_token(token, task);
+        future.set_executor(self.identity());
         // The post is refused as a whole, so the job is kept where both sides reach it.
         let cell = Arc::new(Mutex::new(Some(job)));
         let theirs = cell.clone();
@@ -277,6 +291,7 @@ impl WorkerHandle {
         R::Value: Send,
     {
         let (job, future) = Job::with_token(token.clone(), task);
+        future.set_executor(self.identity());
         let key = self.shared.delayed.key(deadline_ns);
         let theirs = self.clone();
         let listener = token.on_cancel(move |_| {
@@ -368,6 +383,7 @@ impl Worker {
     /// # Errors
     ///
     /// As [`WorkerBuilder::build`].
+    #[track_caller]
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
@@ -413,10 +429,8 @@ impl Worker {
         if thread.thread().id() == std::thread::current().id() {
             return Ok(());
         }
-        if current::with_scheduler(|_| ()).is_some() {
-            // Other coroutines go on meanwhile. Where nothing may wait the join below does.
-            let _waited = shield(|| self.end.wait());
-        }
+        self.end
+            .wait_for_thread(&Over(self.handle.identity().addr()));
         thread.join()
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn live(plan: super::builder::Plan, begun: impl FnOnce(Result<WorkerH
     let mut begun = Some(begun);
     let lived = plan.scheduler.try_anchor(|scheduler| {
         let local = WorkerLocal::new(&plan.name, scheduler, plan.delayed_limit, plan.buffer_bytes);
-        super::as_worker(&local, || {
+        super::as_worker(&local, plan.built_at, || {
             if let Some(begun) = begun.take() {
                 begun(Ok(local.handle.clone()));
             }

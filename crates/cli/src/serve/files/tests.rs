@@ -1,3 +1,5 @@
+//! When a file is opened, kept and closed.
+
 use std::fs;
 use std::path::Path;
 

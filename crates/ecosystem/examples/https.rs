@@ -62,18 +62,17 @@ pub(crate) fn serve(listener: &TcpListener, acceptor: &TlsAcceptor) -> std::io::
     }
 }
 
-/// Connects to the server of that address, which has to prove that it is `localhost`. The handle is of the coroutine that drives the
-/// connection.
+/// What makes requests over a connection, and the coroutine that drives it.
+type Connected = (
+    SendRequest<Full<Bytes>>,
+    JoinHandle<Result<(), hyper::Error>>,
+);
+
+/// Connects to the server of that address, which has to prove that it is `localhost`.
 pub(crate) fn connect(
     address: SocketAddr,
     connector: &TlsConnector,
-) -> Result<
-    (
-        SendRequest<Full<Bytes>>,
-        JoinHandle<Result<(), hyper::Error>>,
-    ),
-    Box<dyn Error>,
-> {
+) -> Result<Connected, Box<dyn Error>> {
     let stream = connector.connect("localhost", TcpStream::connect(address)?)?;
     let (sender, connection) = block_on(client::conn::http1::handshake(Async::new(stream)))??;
     let driving = spawn(move || block_on(connection).unwrap_or(Ok(())));

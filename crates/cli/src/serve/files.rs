@@ -116,27 +116,19 @@ impl Files {
         let left_out = self.make_room(name);
         let opened = rt::off_loop(move || {
             drop(left_out);
-            let found = match found {
-                Some(found) => found,
-                None => folder.look(&owned)?,
-            };
-            if found.is_folder() {
-                return Ok((found, None));
-            }
-            let file = std::fs::File::from(found.open()?);
-            let file = File::from_std(file).map_err(|_failed| OpenError::Failed)?;
-            Ok((found, Some((file, owned))))
+            look_and_open(&folder, &owned, found)
         });
-        let (found, file) = match opened {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(error)) => return Ok(Err(error)),
-            Err(error) if rt::is_cancelled(&error) => return Err(error),
+        match opened {
+            Ok(Ok((found, Some(file)))) => Ok(Ok(self.keep(name, &found, file))),
+            Ok(Ok((found, None))) => Ok(Ok(Opened::Folder(found))),
+            Ok(Err(error)) => Ok(Err(error)),
+            Err(error) if rt::is_cancelled(&error) => Err(error),
             // There is no thread to be had.
-            Err(_no_pool) => return Ok(Err(OpenError::Exhausted)),
-        };
-        let Some((file, name)) = file else {
-            return Ok(Ok(Opened::Folder(found)));
-        };
+            Err(_no_pool) => Ok(Err(OpenError::Exhausted)),
+        }
+    }
+
+    fn keep(&self, name: &[u8], found: &Found, file: File) -> Opened {
         let (file, facts) = (Arc::new(file), found.facts());
         if self.limit > 0 {
             let kept = Kept {
@@ -145,9 +137,9 @@ impl Files {
                 version: found.version(),
                 wanted: Cell::new(true),
             };
-            let _of_another = self.kept.borrow_mut().insert(name, kept);
+            let _of_another = self.kept.borrow_mut().insert(name.to_vec(), kept);
         }
-        Ok(Ok(Opened::File(file, facts)))
+        Opened::File(file, facts)
     }
 
     /// Lets go of the older version, and of some more if there is no room for one. To be dropped elsewhere: closing may be long.
@@ -195,6 +187,23 @@ impl Files {
     pub(super) fn count(&self) -> usize {
         self.kept.borrow().len()
     }
+}
+
+/// Finds what the name leads to, if that was not found, and opens it if it is a file. May wait for the disk.
+fn look_and_open(
+    folder: &Folder,
+    name: &[u8],
+    found: Option<Found>,
+) -> Result<(Found, Option<File>), OpenError> {
+    let found = match found {
+        Some(found) => found,
+        None => folder.look(name)?,
+    };
+    if found.is_folder() {
+        return Ok((found, None));
+    }
+    let file = File::from_std(found.open()?.into()).map_err(|_failed| OpenError::Failed)?;
+    Ok((found, Some(file)))
 }
 
 #[cfg(test)]

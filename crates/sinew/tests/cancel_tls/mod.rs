@@ -158,7 +158,7 @@ fn full() -> (TlsStream<UnixStream>, impl Fn() + 'static) {
     let (near, far) = pair();
     near.set_write_deadline(Some(now()));
     let error = loop {
-        if let Err(error) = (&near).write(&[7; 10_000]) {
+        if let Err(error) = (&near).write(&vec![7; 10_000]) {
             break error;
         }
     };
@@ -167,7 +167,7 @@ fn full() -> (TlsStream<UnixStream>, impl Fn() + 'static) {
     let make_room = move || {
         let mut socket = far.get_ref();
         socket.set_read_deadline(Some(now()));
-        let mut buffer = [0; 16 << 10];
+        let mut buffer = vec![0; 16 << 10];
         let error = loop {
             if let Err(error) = socket.read(&mut buffer) {
                 break error;

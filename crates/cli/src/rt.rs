@@ -5,8 +5,7 @@
 //! subject the runtime is, no other file of the crate names the runtime, a thread or a clock.
 //!
 //! Invariants:
-//! - I1: nothing in `serve` and `load` blocks except through a name exported here (and reading
-//!   regular files, which no readiness interface covers).
+//! - I1: nothing in `serve` and `load` blocks except through a name exported here, once the server is bound.
 //! - I2: whoever waits in a loop leaves it when a wait reports that it was cancelled: such a wait
 //!   returns at once, every time.
 //! - I3: a borrow of a cell is never held across one of these calls.
@@ -17,6 +16,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+pub use sinew::fs::File;
 pub use sinew::net::{Shutdown, TcpListener, TcpStream, UnixStream};
 pub use sinew::time::now;
 pub use sinew::{
@@ -57,6 +57,17 @@ pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> 
 /// What the resolver reports.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(sinew::net::lookup_host((host, port))?.collect())
+}
+
+/// Does what may wait for a disk on a thread where that holds up nobody.
+///
+/// # Suspends
+/// Until it is done.
+///
+/// # Errors
+/// One that [`is_cancelled`] recognises if it was not begun; that there are no threads.
+pub fn off_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    sinew::fs::run_blocking(move || Ok(work()))
 }
 
 /// Starts a thread for work that may block, and that nobody here waits for.

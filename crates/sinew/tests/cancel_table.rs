@@ -19,6 +19,7 @@ macro_rules! call {
 mod cancel_futures;
 mod cancel_rows;
 mod cancel_tasks;
+mod cancel_tls;
 mod io_rig;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -646,6 +647,7 @@ fn for_each(untils: &[Until], test: impl Fn(Operation, Until) -> Result<(), Stri
         .into_iter()
         .chain(cancel_tasks::ROWS)
         .chain(cancel_futures::ROWS)
+        .chain(cancel_tls::ROWS)
     {
         for &until in untils {
             let result = run(|| {

@@ -7,22 +7,24 @@
 //! - I2: each answer is counted and logged once, after it was put.
 //! - I3: for a small file nothing is allocated, once the buffers have their size.
 
-use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use sinew_http::{Method, Range, Request, ResponseHead, Slice, Status, Verdict};
 
 use super::Service;
 use super::connection::Next;
-use super::folder::{Facts, OpenError, Opened};
+use super::files::Opened;
+use super::folder::{Facts, Found, OpenError};
 use super::listing;
 use super::log::Entry;
 use super::path::Name;
 use super::wire::Outgoing;
+use crate::rt::{self, File};
 
 /// The file that stands for its folder.
 const INDEX: &str = "index.html";
@@ -124,18 +126,24 @@ impl<'a> Answers<'a> {
         next
     }
 
+    /// Opens what the name leads to. What was answered before does not wait for that.
+    fn find(&mut self, name: &Name) -> io::Result<Result<Opened, OpenError>> {
+        let outgoing = &mut self.outgoing;
+        self.service.files.find(&name.bytes, || outgoing.flush())
+    }
+
     fn send_name(
         &mut self,
         name: &mut Name,
         request: &Request<'_, '_>,
         frame: Frame<'_>,
     ) -> io::Result<Next> {
-        match self.service.folder.find(&name.bytes) {
+        match self.find(name)? {
             Ok(Opened::File(..)) if name.folder => self.refuse(Status::NotFound, frame),
             Ok(Opened::File(file, facts)) => self.send_file(name, &file, &facts, request, frame),
             Ok(Opened::Folder(folder)) => {
                 let bytes = name.push(INDEX);
-                let index = self.service.folder.find(&name.bytes);
+                let index = self.find(name)?;
                 let is_file = matches!(index, Ok(Opened::File(..)));
                 if (is_file || self.service.config.listing) && !name.folder {
                     name.pop(bytes);
@@ -147,7 +155,7 @@ impl<'a> Answers<'a> {
                 name.pop(bytes);
                 match index {
                     Ok(_) | Err(OpenError::Missing) if self.service.config.listing => {
-                        self.send_listing(name, &folder, frame)
+                        self.send_listing(name, folder, frame)
                     }
                     Ok(_) | Err(OpenError::Missing) => self.refuse(Status::NotFound, frame),
                     Err(error) => self.refuse(error.status(), frame),
@@ -223,10 +231,12 @@ impl<'a> Answers<'a> {
         Ok(self.sent(status, 0, frame))
     }
 
-    fn send_listing(&mut self, name: &Name, folder: &File, frame: Frame<'_>) -> io::Result<Next> {
-        let page = match listing::page(&self.service.folder, name, folder) {
+    fn send_listing(&mut self, name: &Name, folder: Found, frame: Frame<'_>) -> io::Result<Next> {
+        self.outgoing.flush()?;
+        let (root, bytes) = (Arc::clone(self.service.files.folder()), name.bytes.clone());
+        let page = match rt::off_loop(move || listing::page(&root, &bytes, &folder)).flatten() {
             Ok(page) => page,
-            Err(error) if crate::rt::is_cancelled(&error) => return Err(error),
+            Err(error) if rt::is_cancelled(&error) => return Err(error),
             Err(error) => {
                 let error = Errno::from_io_error(&error).map_or(OpenError::Failed, OpenError::from);
                 return self.refuse(error.status(), frame);

@@ -1,16 +1,18 @@
-//! The served folder: opening what a name leads to, and nothing outside.
+//! The served folder: finding what a name leads to, and nothing outside.
 //!
-//! Owns: a descriptor of the folder, and the two ways to open a file beneath it. The kernel resolves
+//! Owns: a descriptor of the folder, and the two ways to find a file beneath it. The kernel resolves
 //! names with `openat2(RESOLVE_BENEATH)`. Where that call is missing, and for links that are
 //! absolute but lead back inside, the path is resolved first, compared with the folder, and then
-//! opened component by component without following any link.
+//! walked component by component without following any link.
+//!
+//! Any thread. All of it may wait for the disk except [`Folder::look_at_once`].
 //!
 //! Invariants:
 //! - I1: a descriptor that comes out was reached from the folder's own descriptor by a walk that
 //!   never left it; a link swapped during the call makes the call fail. Links may be of any form:
 //!   what counts is where they end.
-//! - I2: only regular files come out, by `fstat` of the opened descriptor. Opening never waits: a
-//!   FIFO without a writer is opened with `O_NONBLOCK` and then refused.
+//! - I2: nothing but regular files and folders is ever opened. A name leads to a descriptor of the place alone (`O_PATH`), of which
+//!   no driver and no other side of a FIFO hears; what it is tells `fstat`, and opening goes through that descriptor.
 //! - I3: a tag that was handed out never fits another version of the file. The time that nobody can set (`ctime`) is in it: who
 //!   changes a file and puts its date back makes another tag. A file may change twice within a tick of the kernel's clock, so no
 //!   validator is handed out before the tick, or the second, of the last change is over. The date is what it was set to.
@@ -20,9 +22,8 @@
 //! Not here: which names are acceptable (`path`).
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,13 +35,89 @@ use sinew_http::{EntityTag, Validators};
 /// How often a resolution that raced with a rename is tried again.
 const RACES_MAX: usize = 8;
 
-/// What a name led to.
+/// The process's own descriptors, through which one that is of a place alone is opened.
+const OWN_DESCRIPTORS: &str = "/proc/self/fd";
+
+/// File systems whose names and sizes are on this machine: none of them asks another one, or a program, what it has.
+const LOCAL: [u64; 12] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0xf2f5_2010, // F2FS
+    0x794c_7630, // overlayfs
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x7371_7368, // squashfs
+    0xe0f5_e1e2, // EROFS
+    0x9660,      // ISO 9660
+];
+
+/// What a name led to: a regular file, or a folder inside the served one, or that one itself. It is not open.
 #[derive(Debug)]
-pub(super) enum Opened {
-    /// A regular file and what it is at this moment.
-    File(File, Facts),
-    /// A folder inside the served one, or that one itself.
-    Folder(File),
+pub(super) struct Found {
+    place: OwnedFd,
+    stat: Stat,
+}
+
+/// What tells one version of one file from all others, as far as the kernel's clock does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    device: u64,
+    inode: u64,
+    size: i64,
+    modified: (i64, u64),
+    touched: (i64, u64),
+}
+
+impl Found {
+    // INVARIANT: I2.
+    fn of(place: OwnedFd) -> Result<Self, OpenError> {
+        let stat = rustix::fs::fstat(&place).map_err(|_failed| OpenError::Failed)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Directory => Ok(Self { place, stat }),
+            _ => Err(OpenError::Missing),
+        }
+    }
+
+    pub(super) fn is_folder(&self) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::Directory
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        Facts::of(&self.stat)
+    }
+
+    pub(super) fn version(&self) -> Version {
+        let Stat {
+            st_dev,
+            st_ino,
+            st_size,
+            ..
+        } = self.stat;
+        let stat = &self.stat;
+        Version {
+            device: st_dev,
+            inode: st_ino,
+            size: st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            touched: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// Opens the file. Whoever has a lease on it may hold this up, and so may a disk.
+    pub(super) fn open(&self) -> Result<OwnedFd, OpenError> {
+        let through = format!("{OWN_DESCRIPTORS}/{}", self.place.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(through, flags, Mode::empty())?)
+    }
+}
+
+impl AsFd for Found {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.place.as_fd()
+    }
 }
 
 /// What is known of a file.
@@ -129,6 +206,8 @@ pub(super) struct Folder {
     descriptor: OwnedFd,
     resolved: PathBuf,
     kernel_resolves: bool,
+    /// It can be asked for what needs no disk.
+    looks_at_once: bool,
     follow: bool,
 }
 
@@ -138,34 +217,70 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
         let resolved = path.canonicalize()?;
-        let kernel_resolves = open_beneath(&descriptor, b"", ResolveFlags::empty()).is_ok();
-        Ok(Self {
+        if !Path::new(OWN_DESCRIPTORS).is_dir() {
+            let message = format!("`{OWN_DESCRIPTORS}` is needed to open files safely");
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let kernel_resolves = place_beneath(&descriptor, b"", ResolveFlags::empty()).is_ok();
+        let file_system = rustix::fs::fstatfs(&descriptor)?.f_type as u64;
+        let mut folder = Self {
             descriptor,
             resolved,
             kernel_resolves,
+            looks_at_once: true,
             follow,
-        })
+        };
+        let at_once = folder.look_at_once(b"");
+        folder.looks_at_once =
+            at_once.is_some_and(|found| found.is_ok()) && LOCAL.contains(&file_system);
+        Ok(folder)
     }
 
-    /// Opens what the relative `name` leads to; an empty name is the folder itself.
-    pub(super) fn find(&self, name: &[u8]) -> Result<Opened, OpenError> {
-        let opened = if self.follow {
+    /// Finds what the relative `name` leads to; an empty name is the folder itself.
+    pub(super) fn look(&self, name: &[u8]) -> Result<Found, OpenError> {
+        let place = if self.follow {
             let name = if name.is_empty() { b"." } else { name };
-            rustix::fs::openat(&self.descriptor, name, file_flags(), Mode::empty())
+            rustix::fs::openat(&self.descriptor, name, place_flags(), Mode::empty())
         } else if self.kernel_resolves {
-            match open_beneath(&self.descriptor, name, ResolveFlags::empty()) {
+            match place_beneath(&self.descriptor, name, ResolveFlags::empty()) {
                 // An absolute link, whatever it leads to.
-                Err(Errno::XDEV) => self.open_resolved(name),
-                opened => opened,
+                Err(Errno::XDEV) => self.place_resolved(name),
+                place => place,
             }
         } else {
-            self.open_resolved(name)
+            self.place_resolved(name)
         };
-        classify(opened.map_err(OpenError::from)?)
+        Found::of(place?)
     }
 
-    /// Resolves first, then opens the outcome without following links.
-    fn open_resolved(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+    /// The same if it can be told without the disk: everything on the way is in the kernel's cache, and on the folder's own file system.
+    pub(super) fn look_at_once(&self, name: &[u8]) -> Option<Result<Found, OpenError>> {
+        if !self.looks_at_once {
+            return None;
+        }
+        let within = match self.follow {
+            true => ResolveFlags::empty(),
+            false => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        };
+        let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV | within;
+        let name = if name.is_empty() { b"." } else { name };
+        let folder = &self.descriptor;
+        match rustix::fs::openat2(folder, name, place_flags(), Mode::empty(), resolve) {
+            Ok(place) => Some(Found::of(place)),
+            Err(
+                error @ (Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::ACCESS
+                | Errno::NAMETOOLONG
+                | Errno::MFILE
+                | Errno::NFILE),
+            ) => Some(Err(error.into())),
+            Err(_not_cached) => None,
+        }
+    }
+
+    /// Resolves first, then walks to the outcome without following links.
+    fn place_resolved(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
         let path = self.resolved.join(OsStr::from_bytes(name)).canonicalize();
         let path = path.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT))?;
         let relative = path
@@ -173,17 +288,17 @@ impl Folder {
             .map_err(|_outside| Errno::XDEV)?;
         if self.kernel_resolves {
             let name = relative.as_os_str().as_bytes();
-            return open_beneath(&self.descriptor, name, ResolveFlags::NO_SYMLINKS);
+            return place_beneath(&self.descriptor, name, ResolveFlags::NO_SYMLINKS);
         }
         walk(&self.descriptor, relative)
     }
 }
 
-fn open_beneath(folder: &OwnedFd, name: &[u8], more: ResolveFlags) -> Result<OwnedFd, Errno> {
+fn place_beneath(folder: &OwnedFd, name: &[u8], more: ResolveFlags) -> Result<OwnedFd, Errno> {
     let name = if name.is_empty() { b"." } else { name };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
     for _ in 0..RACES_MAX {
-        match rustix::fs::openat2(folder, name, file_flags(), Mode::empty(), resolve) {
+        match rustix::fs::openat2(folder, name, place_flags(), Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             outcome => return outcome,
         }
@@ -201,7 +316,7 @@ fn walk(folder: &OwnedFd, relative: &Path) -> Result<OwnedFd, Errno> {
         };
         let last = components.peek().is_none();
         let flags = if last {
-            file_flags() | OFlags::NOFOLLOW
+            place_flags() | OFlags::NOFOLLOW
         } else {
             folder_flags()
         };
@@ -210,23 +325,12 @@ fn walk(folder: &OwnedFd, relative: &Path) -> Result<OwnedFd, Errno> {
     Ok(here)
 }
 
-fn file_flags() -> OFlags {
-    OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC
+fn place_flags() -> OFlags {
+    OFlags::PATH | OFlags::CLOEXEC
 }
 
 fn folder_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
-}
-
-// INVARIANT: I2.
-fn classify(descriptor: OwnedFd) -> Result<Opened, OpenError> {
-    let stat = rustix::fs::fstat(&descriptor).map_err(|_failed| OpenError::Failed)?;
-    let file = File::from(descriptor);
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(Opened::File(file, Facts::of(&stat))),
-        FileType::Directory => Ok(Opened::Folder(file)),
-        _ => Err(OpenError::Missing),
-    }
 }
 
 impl From<Errno> for OpenError {

@@ -8,21 +8,16 @@
 //! - I2: nothing of a name stands in the page unescaped.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Dir, DirEntry, FileType};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags};
 
-use super::folder::{Facts, Folder, Opened};
+use super::folder::{Facts, Folder, Found};
 use super::path::{Name, encoded};
-use crate::rt;
 
 /// No more entries than these are shown.
 const ENTRIES_MAX: usize = 10_000;
-
-/// After how many entries other coroutines have their turn.
-const ENTRIES_PER_TURN: usize = 128;
 
 struct Entry {
     name: Vec<u8>,
@@ -30,18 +25,17 @@ struct Entry {
     file: Option<(u64, u64)>,
 }
 
-/// The page of the folder of that name.
+/// The page of the folder of that name. It takes as long as the disk: a thread of the pool's makes it.
 ///
 /// # Errors
-/// The folder cannot be read, or the coroutine was asked to stop.
-pub(super) fn page(root: &Folder, name: &Name, folder: &File) -> io::Result<Vec<u8>> {
+/// The folder cannot be read.
+pub(super) fn page(root: &Folder, name: &[u8], folder: &Found) -> io::Result<Vec<u8>> {
     let mut entries = Vec::new();
     let mut full = false;
     let mut inside = Name::default();
-    for (number, entry) in Dir::read_from(folder)?.enumerate() {
-        if number % ENTRIES_PER_TURN == ENTRIES_PER_TURN - 1 {
-            rt::yield_now()?;
-        }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let readable = rustix::fs::openat(folder, c".", flags, Mode::empty())?;
+    for entry in Dir::new(readable)? {
         let entry = entry?;
         if !can_be_asked_for(entry.file_name().to_bytes()) {
             continue;
@@ -50,7 +44,8 @@ pub(super) fn page(root: &Folder, name: &Name, folder: &File) -> io::Result<Vec<
             full = true;
             break;
         }
-        inside.bytes.clone_from(&name.bytes);
+        inside.bytes.clear();
+        inside.bytes.extend_from_slice(name);
         inside.push(entry.file_name().to_bytes());
         entries.extend(look_at(root, &inside, folder, &entry));
     }
@@ -67,7 +62,7 @@ fn can_be_asked_for(name: &[u8]) -> bool {
 }
 
 /// What an entry is, without opening what a reader might be waited for.
-fn look_at(root: &Folder, inside: &Name, folder: &File, entry: &DirEntry) -> Option<Entry> {
+fn look_at(root: &Folder, inside: &Name, folder: &Found, entry: &DirEntry) -> Option<Entry> {
     let name = entry.file_name().to_bytes().to_vec();
     let file = match entry.file_type() {
         FileType::Directory => None,
@@ -78,19 +73,20 @@ fn look_at(root: &Folder, inside: &Name, folder: &File, entry: &DirEntry) -> Opt
             Some((facts.size, facts.validators.modified))
         }
         // A link may lead anywhere, and some systems say of nothing what it is.
-        FileType::Symlink | FileType::Unknown => match root.find(&inside.bytes).ok()? {
-            Opened::Folder(_) => None,
-            Opened::File(_, facts) => Some((facts.size, facts.validators.modified)),
-        },
+        FileType::Symlink | FileType::Unknown => {
+            let found = root.look(&inside.bytes).ok()?;
+            let facts = found.facts();
+            (!found.is_folder()).then_some((facts.size, facts.validators.modified))
+        }
         _ => return None,
     };
     Some(Entry { name, file })
 }
 
-fn render(name: &Name, entries: &[Entry], full: bool) -> String {
+fn render(name: &[u8], entries: &[Entry], full: bool) -> String {
     let mut page = String::with_capacity(512 + 200 * entries.len());
-    let title = Escaped(&name.bytes);
-    let slash = if name.bytes.is_empty() { "" } else { "/" };
+    let title = Escaped(name);
+    let slash = if name.is_empty() { "" } else { "/" };
     let head = format_args!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>/{title}{slash}</title>\n\
          <h1>/{title}{slash}</h1>\n<table>\n"
@@ -99,7 +95,7 @@ fn render(name: &Name, entries: &[Entry], full: bool) -> String {
         let _never_fails = page.write_fmt(text);
     };
     add(head);
-    if !name.bytes.is_empty() {
+    if !name.is_empty() {
         // Seen from here, which the browser resolves; the server knows no `..`.
         add(format_args!("<tr><td><a href=\"../\">../</a>\n"));
     }

@@ -21,6 +21,7 @@ pub mod command;
 
 mod answer;
 mod connection;
+mod files;
 mod folder;
 mod listing;
 mod log;
@@ -36,6 +37,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use connection::Connection;
+use files::{Files, SWEEP};
 use folder::Folder;
 pub use log::AccessLog;
 use log::Log;
@@ -122,7 +124,7 @@ pub struct Summary {
 #[derive(Debug)]
 struct Service {
     config: Config,
-    folder: Folder,
+    files: Files,
     limits: Limits,
     log: Option<Log>,
     date: Date,
@@ -167,7 +169,7 @@ impl Server {
         };
         let service = Service {
             config,
-            folder,
+            files: Files::new(folder),
             limits,
             log,
             date: Date::new(rt::wall_clock),
@@ -215,11 +217,18 @@ impl Server {
                 rt::stop_accepting(&listener)
             })
         };
+        let sweeper = {
+            let service = Shared::clone(&self.service);
+            rt::spawn_local(
+                move || while rt::sleep(SWEEP).is_ok() && service.files.sweep().is_ok() {},
+            )
+        };
         let accepted = self.accept_all();
+        sweeper.cancel("the server has stopped accepting");
         stopper.cancel("the server has stopped accepting");
         // It has the listener too, and the port is to be free when this returns. Joining fails only if
         // this coroutine is cancelled; then the other one ends a moment later.
-        let _ended = stopper.join();
+        let _ended = (stopper.join(), sweeper.join());
         let Self {
             listener, service, ..
         } = self;
@@ -247,7 +256,10 @@ impl Server {
                 Err(error) => match Trouble::of(&error) {
                     Trouble::OneClient => {}
                     // If it is cancelled, so is the next `accept`, which ends the loop.
-                    Trouble::Shortage => drop(rt::sleep(ACCEPT_PAUSE)),
+                    Trouble::Shortage => {
+                        self.service.files.forget();
+                        let _cancelled = rt::sleep(ACCEPT_PAUSE);
+                    }
                     Trouble::Listener => {
                         return Err(named(&error, &format!("cannot accept on {}", self.address)));
                     }

@@ -9,14 +9,13 @@
 //! - I2: output leaves in the order it was put in; nothing is lost between [`Outgoing::put`] and the
 //!   next [`Outgoing::flush`] unless that flush fails.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use sinew_http::{Input, Limits, Slice};
 
-use crate::rt::{self, TcpStream};
+use crate::rt::{self, File, TcpStream};
 
 /// The most output that is held back, and the unit in which files are read.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -108,7 +107,7 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    /// Puts a part of a file. A file that has become too short is an `UnexpectedEof`, after what
+    /// Puts a part of a file, waiting for the disk where the kernel has it not cached. A file that has become too short is an `UnexpectedEof`, after what
     /// there was of it has been put.
     pub(super) fn put_file(&mut self, file: &File, slice: Slice) -> io::Result<()> {
         let Slice {

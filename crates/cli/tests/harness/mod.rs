@@ -228,6 +228,7 @@ impl Client {
                 count > 0
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
             Err(error) => panic!("the server neither answers nor closes: {error}"),
         }
     }

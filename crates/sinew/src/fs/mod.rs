@@ -69,6 +69,40 @@ use crate::io::named;
 /// How much is read or written in one step.
 const STEP: usize = 1 << 20;
 
+/// Runs `f`, which may block, on the pool of this module: a system call that this module has no function for. On a plain thread it is run
+/// right there, unless there is a limit around the call ([`crate::timeout`]).
+///
+/// # Suspends
+///
+/// Until it has returned.
+///
+/// # Cancellation
+///
+/// Takes it back if it was not begun; otherwise the call ends with it, and tells what it has come to.
+///
+/// # Errors
+///
+/// Those of `f`; a cancel's; `TimedOut`; that there are no threads. `Closed` if `f` panicked.
+///
+/// # Examples
+///
+/// ```
+/// sinew::run(|| {
+///     let path = std::env::temp_dir();
+///     let is_there = sinew::fs::run_blocking(move || path.try_exists())?;
+///     assert!(is_there);
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn run_blocking<T, F>(f: F) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    errand::run(f)
+}
+
 /// Runs what is done with a path where it may block, and names the path in its errors.
 fn at<T, F>(doing: &'static str, path: &Path, f: F) -> io::Result<T>
 where

@@ -10,30 +10,80 @@ use std::task::{Context, Poll, ready};
 use crate::io::{Direction, Watch};
 use crate::net::{Stream, TcpStream, UnixStream};
 
-/// A stream that can be polled. Ours are.
+/// A stream that can be polled. Ours are, and with the feature `tls` so is TLS over one of them.
 pub trait AsyncStream: sealed::Sealed {}
 
-mod sealed {
+pub(crate) mod sealed {
+    use std::io;
+    use std::task::{Context, Poll};
+
+    use crate::io::Watch;
+
+    /// The calls that are polled. A watch is for one direction of the descriptor below.
+    #[expect(private_interfaces, reason = "sealed: nobody else can name it")]
     pub trait Sealed {
+        fn poll_read(
+            &self,
+            watch: &mut Watch,
+            context: &Context<'_>,
+            buffer: &mut [u8],
+        ) -> Poll<io::Result<usize>>;
+
+        fn poll_write(
+            &self,
+            watch: &mut Watch,
+            context: &Context<'_>,
+            buffer: &[u8],
+        ) -> Poll<io::Result<usize>>;
+
+        fn poll_flush(&self, watch: &mut Watch, context: &Context<'_>) -> Poll<io::Result<()>>;
+
+        /// Ends the writing.
+        fn poll_close(&self, watch: &mut Watch, context: &Context<'_>) -> Poll<io::Result<()>>;
+    }
+}
+
+macro_rules! socket {
+    ($($stream:ty),*) => {$(
+        impl AsyncStream for $stream {}
+
         #[expect(private_interfaces, reason = "sealed: nobody else can name it")]
-        fn stream(&self) -> &crate::net::Stream;
-    }
+        impl sealed::Sealed for $stream {
+            fn poll_read(
+                &self,
+                watch: &mut Watch,
+                context: &Context<'_>,
+                buffer: &mut [u8],
+            ) -> Poll<io::Result<usize>> {
+                self.stream().poll_read(watch, context, buffer)
+            }
+
+            fn poll_write(
+                &self,
+                watch: &mut Watch,
+                context: &Context<'_>,
+                buffer: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                self.stream().poll_write(watch, context, buffer)
+            }
+
+            fn poll_flush(&self, _: &mut Watch, _: &Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_close(&self, _: &mut Watch, _: &Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(end_writing(self.stream()))
+            }
+        }
+    )*};
 }
+socket!(TcpStream, UnixStream);
 
-impl AsyncStream for TcpStream {}
-impl AsyncStream for UnixStream {}
-
-impl sealed::Sealed for TcpStream {
-    #[expect(private_interfaces, reason = "sealed: nobody else can name it")]
-    fn stream(&self) -> &Stream {
-        self.stream()
-    }
-}
-
-impl sealed::Sealed for UnixStream {
-    #[expect(private_interfaces, reason = "sealed: nobody else can name it")]
-    fn stream(&self) -> &Stream {
-        self.stream()
+/// The other side reads an end. One that has ended already is no error.
+fn end_writing(stream: &Stream) -> io::Result<()> {
+    match stream.shutdown(Shutdown::Write) {
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        result => result,
     }
 }
 
@@ -82,9 +132,7 @@ impl<S: AsyncStream> Async<S> {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         ready!(super::take_turn(context));
-        self.stream
-            .stream()
-            .poll_read(&mut self.read, context, buffer)
+        self.stream.poll_read(&mut self.read, context, buffer)
     }
 
     /// Writes what there is room for.
@@ -94,21 +142,25 @@ impl<S: AsyncStream> Async<S> {
     /// As std's `write`, never `WouldBlock`.
     pub fn poll_write(&mut self, context: &Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         ready!(super::take_turn(context));
-        self.stream
-            .stream()
-            .poll_write(&mut self.write, context, buffer)
+        self.stream.poll_write(&mut self.write, context, buffer)
     }
 
-    /// Ends the writing: the other side reads an end.
+    /// Sends what writes have taken on and not sent: a socket sends at once, TLS may hold a part of a record back.
+    ///
+    /// # Errors
+    ///
+    /// As std's `flush`, never `WouldBlock`.
+    pub fn poll_flush(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_flush(&mut self.write, context)
+    }
+
+    /// Ends the writing, after what was taken on: the other side reads an end.
     ///
     /// # Errors
     ///
     /// As std's `shutdown`; one that the other side has ended already is no error.
-    pub fn close_write(&mut self) -> io::Result<()> {
-        match self.stream.stream().shutdown(Shutdown::Write) {
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
-            result => result,
-        }
+    pub fn poll_close(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_close(&mut self.write, context)
     }
 }
 
@@ -147,12 +199,12 @@ mod futures_io {
             Async::poll_write(&mut self, context, buffer)
         }
 
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Async::poll_flush(&mut self, context)
         }
 
-        fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(self.close_write())
+        fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Async::poll_close(&mut self, context)
         }
     }
 }
@@ -189,12 +241,15 @@ mod tokio {
             Async::poll_write(&mut self, context, buffer)
         }
 
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Async::poll_flush(&mut self, context)
         }
 
-        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(self.close_write())
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Async::poll_close(&mut self, context)
         }
     }
 }
@@ -238,12 +293,15 @@ mod hyper {
             Async::poll_write(&mut self, context, buffer)
         }
 
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Async::poll_flush(&mut self, context)
         }
 
-        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(self.close_write())
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Async::poll_close(&mut self, context)
         }
     }
 }

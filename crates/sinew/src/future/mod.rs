@@ -52,6 +52,8 @@ pub use combine::{all, any, race};
 pub use driven::{Driven, shared};
 pub use end::EndRecord;
 pub(crate) use end::{Begun, Filled};
+#[cfg(feature = "tls")]
+pub(crate) use io::sealed;
 pub use io::{Async, AsyncStream};
 pub use join::JoinFuture;
 pub use news::{BroadcastFuture, ChangeFuture};

@@ -20,6 +20,7 @@ use std::any::TypeId;
 use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::mem;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
@@ -57,40 +58,217 @@ const STEP: usize = 1 << 20;
 ///
 /// # Cancellation
 ///
-/// What was read and not yet written is lost.
+/// What was read and not yet written is lost, and how much was written is not known. A [`Transfer`] keeps the one and tells the other.
 ///
 /// # Errors
 ///
-/// Theirs. What was read before has been written, or the writer's error is what is returned.
+/// Theirs; `WriteZero`. What was read before has been written, or the writer's error is what is returned.
 pub fn copy<R: Read + ?Sized, W: Write + ?Sized>(
     reader: &mut R,
     writer: &mut W,
 ) -> io::Result<u64> {
-    let mut buffer = vec![0; BUFFER.0];
-    let mut total = 0;
-    let mut may_move = true;
-    loop {
-        let len = match reader.read(&mut buffer) {
-            Ok(0) => return Ok(total),
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        writer.write_all(&buffer[..len])?;
-        total += len as u64;
-        if len == buffer.len() && len < BUFFER.1 {
-            buffer.resize(len * 2, 0);
+    Transfer::new().run(reader, writer)
+}
+
+/// A [`copy`] that can be gone on with after an error, a timeout or a cancel: it counts what the writer has taken, and keeps what
+/// was read and not yet written.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::time::Duration;
+/// use sinew::io::{Transfer, pipe};
+///
+/// sinew::run(|| {
+///     let (mut from, mut source) = pipe()?;
+///     let (mut peer, mut to) = pipe()?;
+///     source.write_all(b"first, ")?;
+///     from.set_timeout(Some(Duration::from_millis(1)))?;
+///     let mut transfer = Transfer::new();
+///     let error = transfer.run(&mut from, &mut to).unwrap_err();
+///     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+///     assert_eq!((transfer.copied(), transfer.unwritten()), (7, &b""[..]));
+///
+///     source.write_all(b"second")?;
+///     drop(source);
+///     assert_eq!(transfer.run(&mut from, &mut to)?, 13);
+///     drop(to);
+///     let mut text = String::new();
+///     peer.read_to_string(&mut text)?;
+///     assert_eq!(text, "first, second");
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Transfer {
+    buffer: Vec<u8>,
+    /// Where in the buffer is what was read and not yet written.
+    kept: Range<usize>,
+    /// The last read filled the buffer.
+    was_filled: bool,
+    copied: u64,
+}
+
+impl Transfer {
+    /// One that has not begun.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            buffer: Vec::new(),
+            kept: 0..0,
+            was_filled: false,
+            copied: 0,
         }
-        if may_move && total >= BULK {
-            may_move = false;
-            if let Some(way) = Way::between(&*reader, &*writer) {
-                let (moved, is_over) = way.go()?;
-                total += moved;
-                if is_over {
-                    return Ok(total);
+    }
+
+    /// How many bytes the writer has taken, in all runs.
+    #[must_use]
+    pub const fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// What was read and the writer has not taken: the next run begins with it. So many bytes more than [`copied`](Self::copied) says have been
+    /// taken from the reader.
+    #[must_use]
+    pub fn unwritten(&self) -> &[u8] {
+        &self.buffer[self.kept.clone()]
+    }
+
+    /// Writes what was kept, then copies until the reader's end, as [`copy`] does. Returns [`copied`](Self::copied).
+    ///
+    /// # Suspends
+    ///
+    /// As the reader and the writer do.
+    ///
+    /// # Cancellation
+    ///
+    /// What was read and not yet written is kept. A coroutine that is unwound by force loses it with the `Transfer`, unless somebody else owns
+    /// that.
+    ///
+    /// # Errors
+    ///
+    /// Theirs; `WriteZero`. Everything stays counted or kept; it can be run again, also with another reader or writer.
+    pub fn run<R: Read + ?Sized, W: Write + ?Sized>(
+        &mut self,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> io::Result<u64> {
+        let mut may_move = true;
+        loop {
+            self.write_out(writer)?;
+            if may_move && self.copied >= BULK {
+                may_move = false;
+                if let Some(way) = Way::between(&*reader, &*writer)
+                    && self.go(&way)?
+                {
+                    return Ok(self.copied);
+                }
+            } else if !self.refill(reader)? {
+                return Ok(self.copied);
+            }
+        }
+    }
+
+    /// Writes what is kept.
+    fn write_out<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        while !self.kept.is_empty() {
+            match writer.write(&self.buffer[self.kept.clone()]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => {
+                    self.kept.start += len;
+                    self.copied += len as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads into the buffer, of which everything was written; false at the end.
+    fn refill<R: Read + ?Sized>(&mut self, reader: &mut R) -> io::Result<bool> {
+        let len = self.buffer.len();
+        if len < BUFFER.0 {
+            self.buffer.resize(BUFFER.0, 0);
+        } else if mem::take(&mut self.was_filled) && len < BUFFER.1 {
+            self.buffer.resize(len * 2, 0);
+        }
+        loop {
+            match reader.read(&mut self.buffer) {
+                Ok(len) => {
+                    self.kept = 0..len;
+                    self.was_filled = len == self.buffer.len();
+                    return Ok(len > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Has the kernel move all that comes; says whether the end was reached. If not, the kernel cannot do it, or not any more.
+    fn go(&mut self, way: &Way<'_>) -> io::Result<bool> {
+        loop {
+            let step = match way {
+                Way::Splice(from, to) => splice_between(*from, *to)?,
+                Way::Through(from, pipe, to) => {
+                    let read = from.call(Direction::Read, |fd| splice_step(fd, &pipe.1, STEP))?;
+                    match read {
+                        Some(len) if len > 0 => match self.drain(&pipe.0, *to, len)? {
+                            // It was counted there.
+                            true => continue,
+                            false => None,
+                        },
+                        read => read,
+                    }
+                }
+                Way::Send(disk, to, fd) => send(disk, *to, fd)?,
+            };
+            match step {
+                None => return Ok(false),
+                Some(0) => return Ok(true),
+                Some(len) => self.copied += len as u64,
+            }
+        }
+    }
+
+    /// Writes so many bytes that are in the pipe; false if the kernel does not do that. What it does not write is kept.
+    fn drain(&mut self, pipe: &OwnedFd, to: End<'_>, mut left: usize) -> io::Result<bool> {
+        while left > 0 {
+            match to.call(Direction::Write, |fd| splice_step(pipe, fd, left)) {
+                Ok(Some(len)) if len > 0 => {
+                    left -= len;
+                    self.copied += len as u64;
+                }
+                stopped => {
+                    self.keep(pipe, left)?;
+                    return stopped.and_then(|moved| match moved {
+                        Some(_nothing) => Err(io::ErrorKind::WriteZero.into()),
+                        None => Ok(false),
+                    });
                 }
             }
         }
+        Ok(true)
+    }
+
+    /// Takes back so many bytes that are in the pipe.
+    #[cold]
+    fn keep(&mut self, pipe: &OwnedFd, len: usize) -> io::Result<()> {
+        self.buffer.resize(self.buffer.len().max(len), 0);
+        self.kept = 0..0;
+        while self.kept.end < len {
+            // They are there: this neither waits nor finds an end.
+            match rustix::io::read(pipe, &mut self.buffer[self.kept.end..len]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.kept.end += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -234,42 +412,6 @@ impl<'a> Way<'a> {
             _ => Some(Self::Splice(from, to)),
         }
     }
-
-    /// Moves all that comes; says how much that was, and whether the end was reached. If not, the kernel cannot do it.
-    fn go(&self) -> io::Result<(u64, bool)> {
-        let mut total = 0;
-        loop {
-            let step = match self {
-                Self::Splice(from, to) => splice_between(*from, *to)?,
-                Self::Through(from, (reader, writer), to) => {
-                    let read = from.call(Direction::Read, |fd| splice_step(fd, writer, STEP))?;
-                    if let Some(len) = read {
-                        drain(reader, *to, len)?;
-                    }
-                    read
-                }
-                Self::Send(disk, to, fd) => send(disk, *to, fd)?,
-            };
-            match step {
-                None => return Ok((total, false)),
-                Some(0) => return Ok((total, true)),
-                Some(len) => total += len as u64,
-            }
-        }
-    }
-}
-
-/// Writes so many bytes that are in the pipe.
-fn drain(pipe: &OwnedFd, to: End<'_>, mut left: usize) -> io::Result<()> {
-    while left > 0 {
-        match to.call(Direction::Write, |fd| splice_step(pipe, fd, left))? {
-            Some(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Some(len) => left -= len,
-            // Both ends are sockets, and those can be spliced to.
-            None => return Err(Errno::INVAL.into()),
-        }
-    }
-    Ok(())
 }
 
 /// One of the two is a pipe, and the call may find nothing at either end.

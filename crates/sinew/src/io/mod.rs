@@ -22,7 +22,7 @@ mod watch;
 mod watched;
 
 pub use arm::ReadyArm;
-pub use copy::copy;
+pub use copy::{Transfer, copy};
 pub(crate) use established::is_established;
 pub(crate) use named::named;
 pub use pipe::{PipeReader, PipeWriter, pipe};

@@ -10,6 +10,8 @@
 //! - I1. What rustls has to say goes through `outgoing`, in the order in which it was collected under that lock.
 //! - I2. Reading never waits for writing: an alert that does not go at once is left for the next call that writes.
 
+mod polled;
+
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

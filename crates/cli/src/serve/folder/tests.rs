@@ -43,6 +43,14 @@ fn tree() -> tempfile::TempDir {
     base
 }
 
+/// What can be told at once is the same.
+fn agrees(folder: &Folder, name: &str, looked: &Result<Found, OpenError>) {
+    let version = |found: &Result<Found, OpenError>| found.as_ref().ok().map(Found::version);
+    if let Some(at_once) = folder.look_at_once(name.as_bytes()) {
+        assert_eq!(version(&at_once), version(looked), "{name}");
+    }
+}
+
 fn both(base: &tempfile::TempDir) -> [Folder; 2] {
     let path = base.path().join("inside");
     let kernel = Folder::open(&path, false).expect("opens");
@@ -68,15 +76,18 @@ fn opens_what_stays_inside() {
     ];
     for folder in both(&base) {
         for (name, size) in table {
-            let opened = folder.find(name.as_bytes());
+            let opened = folder.look(name.as_bytes());
+            agrees(&folder, name, &opened);
             assert!(
-                matches!(opened, Ok(Opened::File(_, facts)) if facts.size == size),
+                matches!(&opened, Ok(found) if !found.is_folder() && found.facts().size == size),
                 "{name}: {opened:?}"
             );
         }
         for name in ["", "sub", "to_deep"] {
             assert!(
-                matches!(folder.find(name.as_bytes()), Ok(Opened::Folder(_))),
+                folder
+                    .look(name.as_bytes())
+                    .is_ok_and(|found| found.is_folder()),
                 "{name}"
             );
         }
@@ -110,7 +121,8 @@ fn opens_nothing_else() {
     ];
     for folder in both(&base) {
         for name in table {
-            let opened = folder.find(name.as_bytes());
+            let opened = folder.look(name.as_bytes());
+            agrees(&folder, name, &opened);
             assert!(
                 matches!(opened, Err(OpenError::Missing)),
                 "{name}: {opened:?}"
@@ -131,18 +143,24 @@ fn links_lead_anywhere_if_they_may() {
         "absolute_out",
         "root/etc/passwd",
     ] {
-        let opened = folder.find(name.as_bytes());
-        assert!(matches!(opened, Ok(Opened::File(..))), "{name}: {opened:?}");
+        let opened = folder.look(name.as_bytes());
+        agrees(&folder, name, &opened);
+        assert!(
+            matches!(&opened, Ok(found) if !found.is_folder()),
+            "{name}: {opened:?}"
+        );
     }
     for name in ["", "up", "root"] {
-        let opened = folder.find(name.as_bytes());
+        let opened = folder.look(name.as_bytes());
+        agrees(&folder, name, &opened);
         assert!(
-            matches!(opened, Ok(Opened::Folder(_))),
+            matches!(&opened, Ok(found) if found.is_folder()),
             "{name}: {opened:?}"
         );
     }
     for name in ["absent", "loop", "dangling", "fifo", "socket"] {
-        let opened = folder.find(name.as_bytes());
+        let opened = folder.look(name.as_bytes());
+        agrees(&folder, name, &opened);
         assert!(
             matches!(opened, Err(OpenError::Missing)),
             "{name}: {opened:?}"
@@ -158,7 +176,7 @@ fn validators_are_handed_out_once_they_are_certain() {
         Facts::of(&stat)
     };
     let set = |seconds: u64, nanos: u32| {
-        let file = File::options()
+        let file = fs::File::options()
             .write(true)
             .open(base.path().join("inside/plain"));
         let time = UNIX_EPOCH + Duration::new(seconds, nanos);
@@ -211,7 +229,11 @@ fn the_folder_that_was_opened_stays_the_one_served() {
     fs::rename(base.path().join("inside"), base.path().join("moved")).expect("renames");
     fs::create_dir(base.path().join("inside")).expect("a folder");
     fs::write(base.path().join("inside/plain"), "another file").expect("a file");
-    assert!(matches!(kernel.find(b"plain"), Ok(Opened::File(_, facts)) if facts.size == 5));
+    assert!(
+        kernel
+            .look(b"plain")
+            .is_ok_and(|found| found.facts().size == 5)
+    );
 }
 
 #[test]
@@ -220,7 +242,10 @@ fn the_walk_follows_no_link() {
     let [_, folder] = both(&base);
     assert!(walk(&folder.descriptor, Path::new("sub/deep/file")).is_ok());
     for name in ["to_plain", "to_deep/file", "up/secret", "out", "../secret"] {
-        assert!(walk(&folder.descriptor, Path::new(name)).is_err(), "{name}");
+        let place = walk(&folder.descriptor, Path::new(name));
+        // The place of a link itself is no file.
+        let found = place.map_err(OpenError::from).and_then(Found::of);
+        assert!(found.is_err(), "{name}");
     }
 }
 
@@ -244,8 +269,8 @@ fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
         while !swapper.is_finished() {
             for folder in &folders {
                 // "secret" outside has six bytes, the harmless one eight.
-                if let Ok(Opened::File(_, facts)) = folder.find(b"flip/secret") {
-                    assert_eq!(facts.size, 8);
+                if let Ok(found) = folder.look(b"flip/secret") {
+                    assert_eq!(found.facts().size, 8);
                 }
             }
         }

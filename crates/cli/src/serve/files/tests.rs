@@ -1,0 +1,103 @@
+//! When a file is opened, kept and closed.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn files_of(folder: &Path) -> Files {
+    Files::new(Folder::open(folder, false).expect("opens"))
+}
+
+fn find(files: &Files, name: &str) -> Option<(Arc<File>, Facts)> {
+    match files
+        .find(name.as_bytes(), || Ok(()))
+        .expect("not cancelled")
+    {
+        Ok(Opened::File(file, facts)) => Some((file, facts)),
+        Ok(Opened::Folder(_)) | Err(_) => None,
+    }
+}
+
+/// In a folder with the files `a`, `b` and `c`, each with its name in it.
+fn with_files(body: impl FnOnce(&Path, Files) + Send + 'static) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["a", "b", "c"] {
+        fs::write(folder.path().join(name), name).expect("a file");
+    }
+    rt::run(|| body(folder.path(), files_of(folder.path())));
+}
+
+#[test]
+fn a_file_is_opened_once_in_each_version() {
+    with_files(|folder, files| {
+        let (first, facts) = find(&files, "a").expect("is there");
+        let (again, _) = find(&files, "a").expect("is there");
+        assert!(Arc::ptr_eq(&first, &again));
+        fs::write(folder.join("a"), "longer").expect("writes");
+        let (other, others) = find(&files, "a").expect("is there");
+        assert!(!Arc::ptr_eq(&first, &other));
+        assert_eq!((facts.size, others.size, files.count()), (1, 6, 1));
+        fs::rename(folder.join("b"), folder.join("a")).expect("renames");
+        let (_, facts) = find(&files, "a").expect("is there");
+        assert_eq!((facts.size, files.count()), (1, 1));
+        fs::remove_file(folder.join("a")).expect("removes");
+        assert!(find(&files, "a").is_none());
+    });
+}
+
+#[test]
+fn who_lost_the_right_to_a_name_does_not_get_what_is_kept() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    with_files(|folder, files| {
+        fs::create_dir(folder.join("sub")).expect("a folder");
+        fs::write(folder.join("sub/inside"), "inside").expect("a file");
+        assert!(find(&files, "sub/inside").is_some());
+        fs::rename(folder.join("sub"), folder.join("away")).expect("renames");
+        assert!(find(&files, "sub/inside").is_none());
+        symlink("/etc", folder.join("sub")).expect("a link");
+        assert!(find(&files, "sub/passwd").is_none());
+        // Other permissions make another version, which is opened anew.
+        let (first, _) = find(&files, "a").expect("is there");
+        let permissions = fs::Permissions::from_mode(0o400);
+        fs::set_permissions(folder.join("a"), permissions).expect("sets");
+        let (other, _) = find(&files, "a").expect("is there");
+        assert!(!Arc::ptr_eq(&first, &other));
+    });
+}
+
+#[test]
+fn what_nobody_asks_for_is_closed() {
+    with_files(|_, files| {
+        let (a, _) = find(&files, "a").expect("is there");
+        let (b, _) = find(&files, "b").expect("is there");
+        files.sweep().expect("not cancelled");
+        assert_eq!(files.count(), 2);
+        assert!(find(&files, "a").is_some());
+        files.sweep().expect("not cancelled");
+        assert_eq!(
+            (files.count(), Arc::strong_count(&a), Arc::strong_count(&b)),
+            (1, 2, 1)
+        );
+        files.sweep().expect("not cancelled");
+        assert_eq!((files.count(), Arc::strong_count(&a)), (0, 1));
+    });
+}
+
+#[test]
+fn no_more_are_kept_than_may_be() {
+    with_files(|_, files| {
+        for limit in [0, 1, 2] {
+            files.forget();
+            let files = Files {
+                limit,
+                folder: Arc::clone(files.folder()),
+                kept: RefCell::default(),
+            };
+            for name in ["a", "b", "c", "a", "a", "b"] {
+                assert!(find(&files, name).is_some(), "{name}");
+                assert!(files.count() <= limit, "{limit}");
+            }
+        }
+    });
+}

@@ -144,7 +144,8 @@ where
     /// # Safety
     ///
     /// On the coroutine's own stack, once; `word` stands for the first `In`. `place` is for a value.
-    #[inline(always)]
+    // PERF: in the first frame itself the loop of a body that suspends had a register less, and a resume took 4 % more.
+    #[inline(never)]
     unsafe fn run(
         control: &Control,
         word: Word,

@@ -27,7 +27,6 @@ mod ending;
 use std::any::TypeId;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
-use std::hint::cold_path;
 use std::mem::{MaybeUninit, offset_of};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
@@ -749,28 +748,37 @@ impl Control {
         self.errno
     }
 
-    /// The body has stopped. The word passes through.
+    /// The body has stopped. If it has ended and nothing has to be read from its stack any more (`is_read`), that is released, unless it has
+    /// panicked. The word passes through.
     #[inline(always)]
-    pub(super) fn note_stop(&self, word: Word) -> (Stop, Word) {
-        let phase = self.phase.get();
-        if phase == Phase::Running {
+    pub(super) fn note_stop(&self, word: Word, is_read: bool) -> (Stop, Word) {
+        if self.phase.get() == Phase::Running {
             self.phase.set(Phase::Suspended);
-            return (Stop::Suspended, word);
+            (Stop::Suspended, word)
+        } else {
+            self.note_stop_slow(word, is_read)
         }
-        // As `enter_slow`.
-        cold_path();
-        if phase != Phase::DoneBare {
-            return self.note_stop_slow(word);
+    }
+
+    /// The same for every other case; cold as `enter_slow` is.
+    #[cold]
+    #[inline(never)]
+    fn note_stop_slow(&self, word: Word, is_read: bool) -> (Stop, Word) {
+        if self.phase.get() != Phase::DoneBare {
+            return self.note_stop_oddly(word, is_read);
         }
         if cfg!(debug_assertions) {
             self.take_control_words();
+        }
+        if is_read {
+            self.release_stack();
         }
         (Stop::Ended, word)
     }
 
     #[cold]
     #[inline(never)]
-    fn note_stop_slow(&self, word: Word) -> (Stop, Word) {
+    fn note_stop_oddly(&self, word: Word, is_read: bool) -> (Stop, Word) {
         let is_apart = self.is_apart();
         if is_apart {
             self.take_control_words();
@@ -782,6 +790,9 @@ impl Control {
                 Some(Left::Error(_)) | None => Stop::Ended,
             };
             self.left.set(left);
+            if is_read && stop == Stop::Ended {
+                self.release_stack();
+            }
             return (stop, word);
         }
         self.phase.set(if is_apart {
@@ -807,14 +818,14 @@ impl Control {
     }
 
     /// Gives the stack of an ended coroutine back. Whatever was to be read from it has been.
-    #[inline(never)]
+    #[inline]
     pub(super) fn release_stack(&self) {
         debug_assert_eq!(self.state(), State::Done);
         self.reach.set(0);
         if let Some(stack) = self.stack.take() {
             self.core().put_stack(stack);
-        } else if let Some(stack) = self.provided.take() {
-            self.drop_provided(stack);
+        } else if self.has(odd::PROVIDED) {
+            self.drop_provided();
         }
     }
 
@@ -832,7 +843,9 @@ impl Control {
 
     /// Drops a stack that was provided; what panics meanwhile is the anchor's to tell.
     #[cold]
-    fn drop_provided(&self, stack: Provided<'static>) {
+    #[inline(never)]
+    fn drop_provided(&self) {
+        let stack = self.provided.take();
         // The memory may hold this very handle: I3.
         let phase = self.phase.replace(Phase::Running);
         let panic = drop_quietly(stack);

@@ -23,7 +23,7 @@ use crate::coroutine::body::{self, Seat};
 use crate::coroutine::control::{Birth, CANCELLED, Control, Entry, State, Stop, ValueTypes};
 use crate::coroutine::suspender::{Suspender, value_types};
 use crate::coroutine::unanchored;
-use crate::coroutine::word::{pack, unpack};
+use crate::coroutine::word::{is_inline, pack, unpack};
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::current;
@@ -301,14 +301,16 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
         // The same as before. PERF: the next resume starts without waiting for a load.
         self.control = Control::of_pair(arrival.pair);
         let control = self.control();
-        let (stop, word) = control.note_stop(arrival.word);
+        let (stop, word) = control.note_stop(arrival.word, is_inline::<Ret>());
         match stop {
             // SAFETY: a suspend passes an `Out`, and leaves it to this side.
             Stop::Suspended => Ok(Step::Suspended(unsafe { unpack::<Out>(word) })),
             Stop::Ended => {
                 // SAFETY: the end passes this, and leaves it to this side.
                 let value = unsafe { unpack::<Ret>(word) };
-                control.release_stack();
+                if !is_inline::<Ret>() {
+                    control.release_stack();
+                }
                 Ok(Step::Done(value))
             }
             Stop::Panicked => control.raise_panic(),

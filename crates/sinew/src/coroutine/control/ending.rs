@@ -29,8 +29,9 @@ impl Control {
                 // SAFETY: it has just been entered, and is being ended.
                 let arrival = unsafe { self.switch_in(Word::uninit()) };
                 // While ending nothing switches out, so the body has ended.
-                let (stop, _) = self.note_stop(arrival.word);
+                let (stop, _) = self.note_stop(arrival.word, true);
                 assert!(stop != Stop::Suspended, "an ended body is done");
+                // Unless it was.
                 self.release_stack();
                 first_of(of_callback, self.take_panic())
             }

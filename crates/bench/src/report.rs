@@ -187,7 +187,9 @@ impl Comparison {
     }
 
     fn limit_text(&self, unit: &str) -> String {
-        match (self.limit, &self.to) {
+        // Two decimals at most: a limit may be one over something.
+        let limit = self.limit.map(|limit| (limit * 100.0).round() / 100.0);
+        match (limit, &self.to) {
             (Some(limit), Some(_)) => format!("≤ {limit} ×"),
             (Some(limit), None) => format!("≤ {limit} {unit}"),
             (None, _) => String::new(),

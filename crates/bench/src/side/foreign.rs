@@ -143,12 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn many_that_build_go_at_once_do_not_take_each_others_files() {
+    fn many_that_build_a_peer_at_once_do_not_take_each_others_files() {
+        // One after the other: each looks for what is left of all builds of this process.
         built_by_many_at_once(&GO);
-    }
-
-    #[test]
-    fn many_that_build_boost_at_once_do_not_take_each_others_files() {
         built_by_many_at_once(&BOOST);
     }
 }

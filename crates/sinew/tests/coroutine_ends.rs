@@ -69,10 +69,18 @@ const KINDS: [Kind; 10] = [
 
 /// Runs one of that kind to its end, by way of a suspend; its value goes through `In`, `Out` and `Ret`.
 fn run<T: Clone + PartialEq + Debug>(kind: Kind, value: &T) {
+    match kind {
+        Kind::Large => run_with::<T, 300>(kind, value),
+        _ => run_with::<T, 0>(kind, value),
+    }
+}
+
+/// The same with so many bytes in its closure.
+fn run_with<T: Clone + PartialEq + Debug, const BYTES: usize>(kind: Kind, value: &T) {
     let dropped = Rc::new(Cell::new(0));
     let deferred = Rc::new(Cell::new(0));
     anchor(|a| {
-        let ballast = [7_u8; 600];
+        let ballast = [7_u8; BYTES];
         let (counted, cleanup) = (Counted(dropped.clone()), Counted(deferred.clone()));
         let body = move |s: &Suspender<T, T>, first: T| {
             match kind {
@@ -265,7 +273,7 @@ fn the_last_two_without_an_anchor_go_in_one_another() {
         for by_token in [true, false] {
             let mut first = unanchored(move |_, ()| {
                 if !by_token {
-                    let source = Guarded(DropsLast);
+                    let source = Guarded { _guard: DropsLast };
                     error::set(Error::caused_by(ErrorKind::Invalid, "left", source));
                 }
             });
@@ -293,7 +301,9 @@ fn the_last_two_without_an_anchor_go_in_one_another() {
 }
 
 /// An error with a destructor of its own.
-struct Guarded(#[expect(dead_code, reason = "for its drop")] DropsLast);
+struct Guarded {
+    _guard: DropsLast,
+}
 
 impl Debug for Guarded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -228,7 +228,7 @@ pub(super) struct Slot {
     marked: NonNull<u8>,
 }
 
-const _: () = assert!(1 + COLOURS <= LINE_BYTES);
+const _: () = assert!(COLOURS < LINE_BYTES);
 
 impl Slot {
     /// The slot of this index, which is less than the number of slots.

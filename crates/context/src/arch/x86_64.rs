@@ -235,6 +235,12 @@ impl Pair {
     /// As for `leave`. The stack may be used by others from here on, so no destructor of a frame on it is still to run.
     #[inline(always)]
     pub unsafe fn leave_for_good(this: *const Self, value: MaybeUninit<usize>) -> ! {
+        #[cfg(sinew_msan)]
+        let value = {
+            let mut word = value;
+            tools::take_as_written(&mut word);
+            word
+        };
         #[allow(unused_variables, reason = "used where it is an operand")]
         // SAFETY: as the caller vouches for.
         let note = unsafe { tools::leave_for_good(Self::at::<OUTER>(this)) };

@@ -111,9 +111,9 @@ impl Depot {
         let mut totals = Totals::default();
         for class in lock(&self.classes).iter() {
             let pool = lock(&class.pool);
-            totals.reserved_bytes += pool.slots * class.layout.stride_bytes;
+            totals.reserved_bytes += pool.slots * class.layout.stride_bytes();
             totals.out += pool.out;
-            totals.out_bytes += pool.out * class.layout.stride_bytes;
+            totals.out_bytes += pool.out * class.layout.stride_bytes();
             totals.free += pool.free.len();
         }
         for counts in lock(&self.caches).iter().filter_map(Weak::upgrade) {
@@ -189,7 +189,7 @@ impl Class {
         // ORDERING: relaxed; a switch for tests, thrown by the same thread.
         if REFUSING.load(Ordering::Relaxed) {
             return Err(StackError::of_mapping(
-                self.layout.stride_bytes,
+                self.layout.stride_bytes(),
                 libc::ENOMEM,
             ));
         }
@@ -243,11 +243,7 @@ impl Class {
     /// Gives slots from this index on their guards; says how many.
     fn prepare(&self, slab: &'static Slab, index: usize) -> Result<usize, StackError> {
         let kind = self.depot.guard_kind();
-        let SlotLayout {
-            guard_bytes,
-            is_pooled,
-            ..
-        } = self.layout;
+        let (guard_bytes, is_pooled) = (self.layout.guard_bytes(), self.layout.is_pooled());
         if guard_bytes == 0 {
             return Ok(1);
         }
@@ -271,7 +267,7 @@ impl Class {
 
     /// Maps the next slab: twice the last one, less where that much address space is refused.
     fn grow(&'static self, pool: &mut Pool) -> Result<&'static Slab, StackError> {
-        let most = (SLAB_BYTES_MAX / self.layout.stride_bytes).clamp(1, SLAB_SLOTS_MAX);
+        let most = (SLAB_BYTES_MAX / self.layout.stride_bytes()).clamp(1, SLAB_SLOTS_MAX);
         let mut slots = (pool.slots_next).clamp(SLAB_SLOTS_MIN.min(most), most);
         // INVARIANT: I4; before mapping, so that a refusal leaves no slab without list room.
         let room = pool.slots + slots - pool.free.len();

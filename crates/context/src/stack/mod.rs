@@ -117,7 +117,7 @@ impl StackConfig {
     /// memory, and lose it as soon as they are put back: two system calls and the first touches for each use.
     #[must_use]
     pub fn pooled(mut self, is_pooled: bool) -> StackConfig {
-        self.layout.is_pooled = is_pooled;
+        self.layout.set_pooled(is_pooled);
         self
     }
 
@@ -133,24 +133,20 @@ impl StackConfig {
         let step = page.max((1 << total.ilog2()) / 4);
         let stride_bytes = total.next_multiple_of(step);
         StackConfig {
-            layout: SlotLayout {
-                stride_bytes,
-                guard_bytes,
-                is_pooled: true,
-            },
+            layout: SlotLayout::new(stride_bytes, guard_bytes),
         }
     }
 
     /// Address space that each stack takes, guard and header included, in bytes.
     #[must_use]
     pub fn reserved_bytes(&self) -> usize {
-        self.layout.stride_bytes
+        self.layout.stride_bytes()
     }
 
     /// The guard's size after rounding, in bytes; zero if there is none.
     #[must_use]
     pub fn guard_bytes(&self) -> usize {
-        self.layout.guard_bytes
+        self.layout.guard_bytes()
     }
 
     /// Whether `stack` is of this configuration, or of one that rounds to the same.
@@ -160,6 +156,7 @@ impl StackConfig {
         stack.slot.class().layout() == self.layout
     }
 
+    #[inline]
     fn layout(&self) -> SlotLayout {
         self.layout
     }

@@ -42,21 +42,78 @@ pub(super) const LINE_BYTES: usize = 64;
 /// How many different bases slots have.
 pub(super) const COLOURS: usize = 25;
 
-/// The geometry that all slots of a class share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SlotLayout {
-    /// From one slot to the next: guard, stack, header and colour.
-    pub(super) stride_bytes: usize,
-    /// The inaccessible low end; zero where there is none.
-    pub(super) guard_bytes: usize,
+/// The geometry that all slots of a class share: the stride, and in the bits that are free because it is whole pages what else there is.
+///
+/// | bits | |
+/// |---|---|
+/// | 12 and up | the stride, in bytes |
+/// | 6 | whether caches keep its stacks warm |
+/// | 0 to 5 | the guard: the exponent of its size in bytes, which is a power of two; zero where there is none |
+///
+/// PERF: one comparison where three fields took three, for each stack that is handed out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct SlotLayout(usize);
+
+/// The bits below the stride.
+const LOW_BITS: usize = 0xfff;
+const POOLED: usize = 1 << 6;
+const GUARD: usize = POOLED - 1;
+
+impl SlotLayout {
+    /// Of no slot.
+    pub(super) const NONE: Self = Self(0);
+
+    /// Of slots that are kept warm. The stride is whole pages; the guard is a power of two, or zero where there is none.
+    pub(super) fn new(stride_bytes: usize, guard_bytes: usize) -> Self {
+        debug_assert!(stride_bytes & LOW_BITS == 0 && stride_bytes > guard_bytes);
+        debug_assert!(guard_bytes == 0 || guard_bytes.is_power_of_two());
+        let guard = guard_bytes.checked_ilog2().unwrap_or(0) as usize;
+        Self(stride_bytes | POOLED | guard)
+    }
+
     /// Whether caches keep its stacks warm. Slots of both kinds are kept apart.
-    pub(super) is_pooled: bool,
+    pub(super) fn is_pooled(self) -> bool {
+        self.0 & POOLED != 0
+    }
+
+    pub(super) fn set_pooled(&mut self, is_pooled: bool) {
+        self.0 &= !POOLED;
+        if is_pooled {
+            self.0 |= POOLED;
+        }
+    }
+
+    /// From one slot to the next: guard, stack, header and colour.
+    #[inline]
+    pub(super) fn stride_bytes(self) -> usize {
+        self.0 & !LOW_BITS
+    }
+
+    /// The inaccessible low end; zero where there is none.
+    pub(super) fn guard_bytes(self) -> usize {
+        match self.0 & GUARD {
+            0 => 0,
+            exponent => 1 << exponent,
+        }
+    }
+}
+
+impl fmt::Debug for SlotLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotLayout")
+            .field("stride_bytes", &self.stride_bytes())
+            .field("guard_bytes", &self.guard_bytes())
+            .field("is_pooled", &self.is_pooled())
+            .finish()
+    }
 }
 
 /// One reserved mapping of `slots` slots.
 pub(super) struct Slab {
     start: NonNull<u8>,
-    layout: SlotLayout,
+    /// The layout's, at hand.
+    stride_bytes: usize,
+    guard_bytes: usize,
     slots: usize,
     class: &'static Class,
     next: Option<&'static Slab>,
@@ -86,7 +143,7 @@ pub(super) fn slabs() -> impl Iterator<Item = &'static Slab> {
 pub(super) fn lookup(addr: usize) -> Option<Slot> {
     slabs().find_map(|slab| {
         let offset = addr.checked_sub(slab.start.addr().get())?;
-        let index = offset / slab.layout.stride_bytes;
+        let index = offset / slab.stride_bytes;
         (index < slab.slots).then(|| Slot::of(slab, index))
     })
 }
@@ -99,7 +156,7 @@ impl Slab {
     /// `NoMemory` if the kernel refuses the mapping.
     pub(super) fn map(class: &'static Class, slots: usize) -> Result<&'static Slab, StackError> {
         let layout = class.layout();
-        let bytes = layout.stride_bytes * slots;
+        let bytes = layout.stride_bytes() * slots;
         let start = map_pages(bytes).map_err(|errno| StackError::of_mapping(bytes, errno))?;
         // A huge page would make all of its slots resident at the first touch of one. Kernels
         // without huge pages refuse the advice; nothing depends on the answer.
@@ -107,7 +164,8 @@ impl Slab {
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
         Ok(Slab::publish(Slab {
             start,
-            layout,
+            stride_bytes: layout.stride_bytes(),
+            guard_bytes: layout.guard_bytes(),
             slots,
             class,
             next: None,
@@ -165,57 +223,81 @@ impl Slab {
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     slab: &'static Slab,
-    /// The index, shifted left by [`ABOVE_BITS`], and below it the bytes above the base. PERF: at hand, because a remainder takes a dozen
-    /// instructions, several times for each coroutine; in one word, because two halves that are stored one by one and loaded
-    /// together stall.
-    packed: usize,
+    /// The base, and in the bits that are free because it is a multiple of a line how many lines lie above it, up to the end. PERF: every
+    /// other address of the slot is a sum or two from here. From its index they took a product each, and the colour a remainder.
+    marked: NonNull<u8>,
 }
 
-/// Bits for the bytes above a base.
-const ABOVE_BITS: u32 = 16;
-const _: () = assert!(LINE_BYTES * (1 + COLOURS) < 1 << ABOVE_BITS);
+const _: () = assert!(COLOURS < LINE_BYTES);
 
 impl Slot {
     /// The slot of this index, which is less than the number of slots.
     fn of(slab: &'static Slab, index: usize) -> Self {
-        Self {
-            slab,
-            // The address space is too small for an index of so many bits.
-            packed: (index << ABOVE_BITS) + LINE_BYTES * (1 + index % COLOURS),
-        }
+        // The header and the colour.
+        let lines = 1 + index % COLOURS;
+        let offset = (index + 1) * slab.stride_bytes - lines * LINE_BYTES;
+        // SAFETY: `index < slots`, so the offset stays inside the slab's mapping; and so does what follows, which is less than a line.
+        let marked = unsafe { slab.start.add(offset + lines) };
+        Self { slab, marked }
     }
 
-    #[inline]
+    /// Reads a slot of a list.
+    ///
+    /// PERF: as two words, as it was written; where it was read as one vector, just after, the load waited for both stores: 2 ns of a get.
+    ///
+    /// # Safety
+    ///
+    /// There is one.
+    #[inline(always)]
+    pub(super) unsafe fn read_by_words(place: *const Slot) -> Slot {
+        // SAFETY: passed on to the caller.
+        let slab = unsafe { &raw const (*place).slab };
+        // SAFETY: as above.
+        let slab = unsafe { slab.read_volatile() };
+        // SAFETY: as above.
+        let marked = unsafe { &raw const (*place).marked };
+        // SAFETY: as above.
+        let marked = unsafe { marked.read_volatile() };
+        Slot { slab, marked }
+    }
+
     fn index(self) -> usize {
-        self.packed >> ABOVE_BITS
+        (self.start().addr().get() - self.slab.start.addr().get()) / self.slab.stride_bytes
+    }
+
+    /// How many bytes lie above the base.
+    #[inline]
+    fn above_bytes(self) -> usize {
+        self.marked.addr().get() % LINE_BYTES * LINE_BYTES
     }
 
     /// The lowest address, where the guard begins.
+    #[inline]
     pub(super) fn start(self) -> NonNull<u8> {
-        let offset = self.index() * self.slab.layout.stride_bytes;
-        // SAFETY: `index < slots`, so the offset stays inside the slab's mapping.
-        unsafe { self.slab.start.add(offset) }
+        let below_bytes = self.slab.stride_bytes - self.above_bytes();
+        // SAFETY: a slot is a stride, inside the slab's mapping.
+        unsafe { self.base().sub(below_bytes) }
     }
 
     /// One past the highest address, where the next slot begins.
     pub(super) fn end(self) -> NonNull<u8> {
         // SAFETY: at most the end of the slab's mapping.
-        unsafe { self.start().add(self.slab.layout.stride_bytes) }
+        unsafe { self.base().add(self.above_bytes()) }
     }
 
     /// The lowest usable address.
     #[inline]
     pub(super) fn limit(self) -> NonNull<u8> {
         // SAFETY: the guard is smaller than the stride.
-        unsafe { self.start().add(self.slab.layout.guard_bytes) }
+        unsafe { self.start().add(self.slab.guard_bytes) }
     }
 
     /// One past the highest usable address; a multiple of 64. The stack grows down from here.
     #[inline]
     pub(super) fn base(self) -> NonNull<u8> {
-        let above = self.packed & ((1 << ABOVE_BITS) - 1);
-        // SAFETY: header and colour fit into one page, which a layout adds to the usable size.
-        unsafe { self.start().add(self.slab.layout.stride_bytes - above) }
+        let lines = self.marked.addr().get() % LINE_BYTES;
+        // SAFETY: the mark on top of the base.
+        unsafe { self.marked.sub(lines) }
     }
 
     /// The inaccessible range below the stack.
@@ -232,7 +314,7 @@ impl Slot {
     /// Bytes of address space, guard and header included.
     #[inline]
     pub(super) fn reserved_bytes(self) -> usize {
-        self.slab.layout.stride_bytes
+        self.slab.stride_bytes
     }
 
     /// Where it is.
@@ -242,14 +324,22 @@ impl Slot {
             start,
             limit: self.limit().addr().get(),
             base: self.base(),
-            end: start + self.slab.layout.stride_bytes,
+            end: start + self.slab.stride_bytes,
             header: self.header(),
         }
     }
 
+    /// Where Valgrind's number of the stack is kept.
+    fn number(self) -> Option<&'static AtomicUsize> {
+        if self.slab.numbers.is_empty() {
+            return None;
+        }
+        self.slab.numbers.get(self.index())
+    }
+
     /// The slot leaves the depot: a stack will run here.
     pub(super) fn tell_out(self) {
-        if let Some(number) = self.slab.numbers.get(self.index()) {
+        if let Some(number) = self.number() {
             let (limit, base) = (self.limit().addr().get(), self.base().addr().get());
             // ORDERING: relaxed; under the class's lock, as in `tell_home`.
             number.store(valgrind::register(limit, base), Ordering::Relaxed);
@@ -258,35 +348,42 @@ impl Slot {
 
     /// The slot is back in the depot.
     pub(super) fn tell_home(self) {
-        if let Some(number) = self.slab.numbers.get(self.index()) {
+        if let Some(number) = self.number() {
             // ORDERING: relaxed, as above.
             valgrind::deregister(number.load(Ordering::Relaxed));
         }
     }
 
+    #[inline]
     pub(super) fn class(self) -> &'static Class {
         self.slab.class
     }
 
     /// Where the header lies: immediately above the base.
+    #[inline]
     pub(super) fn header(self) -> NonNull<StackHeader> {
         self.base().cast()
     }
 
-    /// The order of addresses within a class, for coalescing.
-    fn order(self) -> (usize, usize) {
-        (self.slab.start.addr().get(), self.index())
+    /// The order of addresses, for coalescing.
+    fn order(self) -> usize {
+        self.base().addr().get()
     }
 
     /// Whether `next` is the slot immediately above.
     fn precedes(self, next: Slot) -> bool {
-        ptr::eq(self.slab, next.slab) && self.index() + 1 == next.index()
+        ptr::eq(self.slab, next.slab) && self.end() == next.start()
     }
 }
 
+// SAFETY: a slot names a place, as its slab does, and gives nobody the right to read or write there.
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
 impl PartialEq for Slot {
     fn eq(&self, other: &Slot) -> bool {
-        ptr::eq(self.slab, other.slab) && self.packed == other.packed
+        self.marked == other.marked
     }
 }
 

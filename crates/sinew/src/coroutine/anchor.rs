@@ -13,7 +13,6 @@
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::panic::resume_unwind;
 use std::ptr::{self, NonNull};
 
@@ -53,16 +52,19 @@ pub(super) struct Core {
     live: Cell<*const Control>,
     ended: Cell<*const Control>,
     /// The stacks of the scheduler around it; it outlives the anchor, which is a frame on the stack of one of its
-    /// coroutines. (A frame on a stand-alone coroutine's stack may outlive the scheduler in which that was resumed.)
-    scheduler_stacks: Option<NonNull<StackCache>>,
+    /// coroutines. (A frame on a stand-alone coroutine's stack may outlive the scheduler in which that was resumed.) Where there is none, its
+    /// own, once there are any.
+    stacks: Cell<Option<NonNull<StackCache>>>,
     /// Where there is no scheduler: made when the first coroutine starts.
     own_stacks: UnsafeCell<Option<StackCache>>,
-    ids: Cell<Range<u64>>,
+    /// The next id, and the end of those that are reserved.
+    next_id: Cell<u64>,
+    ids_end: Cell<u64>,
     /// At hand, because it takes a few divisions to lay out.
     default_config: StackConfig,
     closing: Cell<bool>,
-    /// How many records it has, if it stands in for an anchor.
-    pub(super) unanchored: Option<Cell<usize>>,
+    /// Whether it stands in for an anchor.
+    pub(super) is_keeper: bool,
     /// The same: kept for its coroutines. An anchor's is in its frame.
     _alternate_stack: Option<AltStack>,
     /// The thread's.
@@ -167,12 +169,13 @@ impl Core {
             spares: Spares::new(),
             live: Cell::new(ptr::null()),
             ended: Cell::new(ptr::null()),
-            scheduler_stacks,
+            stacks: Cell::new(scheduler_stacks),
             own_stacks: UnsafeCell::new(None),
-            ids: Cell::new(0..0),
+            next_id: Cell::new(0),
+            ids_end: Cell::new(0),
             default_config: StackConfig::default(),
             closing: Cell::new(false),
-            unanchored: None,
+            is_keeper: false,
             _alternate_stack: None,
             errno: Errno::of_this_thread(),
             kept_panic: Cell::new(None),
@@ -182,7 +185,7 @@ impl Core {
     /// What stands in for an anchor. Its coroutines may outlive any scheduler, so it has stacks of its own.
     pub(super) fn without_anchor(alternate_stack: AltStack) -> Self {
         Self {
-            unanchored: Some(Cell::new(0)),
+            is_keeper: true,
             _alternate_stack: Some(alternate_stack),
             ..Self::new(None)
         }
@@ -207,13 +210,21 @@ impl Core {
 
     #[inline]
     pub(super) fn next_id(&self) -> u64 {
-        let mut range = self.ids.take();
-        let id = range.next().unwrap_or_else(|| {
-            range = spawn::new_ids();
-            range.next().unwrap_or(1)
-        });
-        self.ids.set(range);
+        let id = self.next_id.get();
+        if id == self.ids_end.get() {
+            return self.next_id_slow();
+        }
+        self.next_id.set(id + 1);
         id
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_id_slow(&self) -> u64 {
+        let ids = spawn::new_ids();
+        self.next_id.set(ids.start + 1);
+        self.ids_end.set(ids.end);
+        ids.start
     }
 
     /// Takes a new record into the anchor's care.
@@ -227,9 +238,11 @@ impl Core {
         let control = unsafe { control.as_ref() };
         // SAFETY: passed on to the caller; the anchor does not move once it can be borrowed.
         unsafe { control.link(&self.live) };
-        if let Some(count) = &self.unanchored {
-            count.set(count.get() + 1);
-        }
+    }
+
+    /// Whether any record is in its care; for a keeper, which is never closed.
+    pub(super) fn has_records(&self) -> bool {
+        !self.live.get().is_null()
     }
 
     // PERF: two words in registers; through memory they were read whole before both halves were there, which stalls.
@@ -238,21 +251,33 @@ impl Core {
         self.with_stacks(|stacks| stacks.get(config))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_stack(&self, stack: Stack) {
         self.with_stacks(|stacks| stacks.put(stack));
     }
 
     /// `f` is one call of the cache.
-    #[inline]
+    #[inline(always)]
     fn with_stacks<R>(&self, f: impl FnOnce(&mut StackCache) -> R) -> R {
-        if let Some(mut stacks) = self.scheduler_stacks {
-            // SAFETY: I3, which is the scheduler's rule as well; it outlives the anchor.
-            return f(unsafe { stacks.as_mut() });
-        }
-        // SAFETY: I3.
-        let stacks = unsafe { &mut *self.own_stacks.get() };
-        f(stacks.get_or_insert_default())
+        let mut stacks = match self.stacks.get() {
+            Some(stacks) => stacks,
+            None => self.make_stacks(),
+        };
+        // SAFETY: I3, which is the scheduler's rule as well; a scheduler outlives the anchor.
+        f(unsafe { stacks.as_mut() })
+    }
+
+    /// The anchor, which does not move once it can be borrowed, has stacks of its own from here on.
+    #[cold]
+    #[inline(never)]
+    fn make_stacks(&self) -> NonNull<StackCache> {
+        // SAFETY: I3; there are none yet.
+        unsafe { *self.own_stacks.get() = Some(StackCache::default()) };
+        // SAFETY: as above.
+        let own = unsafe { &mut *self.own_stacks.get() };
+        let stacks = NonNull::from(own.get_or_insert_default());
+        self.stacks.set(Some(stacks));
+        stacks
     }
 
     /// Keeps a panic that nobody can take now for the anchor to raise at its end; the first one counts.

@@ -6,11 +6,13 @@
 //! Invariants
 //! - I1. A record is in its anchor's list from its making until it is freed. It is freed by the handle's drop if it is
 //!   Done then, else by the anchor's end, after everything of that anchor is Done.
-//! - I2. `stack` is there exactly while frames of the body exist, or before if it was provided; `reach` is its base then, unless the frames are being
-//!   ended or a fence stands, and 0 otherwise.
+//! - I2. `stack`, or `provided`, is there exactly while frames of the body exist, or before if it was provided; `reach` is its base then, unless the
+//!   frames are being ended or a fence stands, and 0 otherwise.
 //! - I3. While the state is Running the record is not freed, whoever drops the handle.
 //! - I4. A coroutine does not stop while its own frames are unwinding, so wherever it is suspended a forced unwind may be
 //!   raised. (The one exception: it was resumed by a destructor that a panic ran, and then panicked itself.)
+//! - I5. `odd` holds whatever the plain way from a making to a drop does not look at: where no bit is set there is nothing but memory and a stack to be
+//!   given back, and a body that returns has just returned. `Phase::DoneBare` is Done with no bit set.
 //!
 //! | state | stack | closure | entered by | left by |
 //! |---|---|---|---|---|
@@ -21,21 +23,22 @@
 #![expect(unsafe_code, reason = "switches stacks")]
 
 mod ending;
+mod starting;
 
 use std::any::TypeId;
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::fmt;
-use std::mem::offset_of;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::mem::{MaybeUninit, offset_of};
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr;
 use std::ptr::NonNull;
 
 #[cfg(feature = "backtrace")]
 use sinew_context::Context;
 use sinew_context::arch::{runs_within, stack_pointer};
-use sinew_context::frame::prepare;
 use sinew_context::stack::provided::Provided;
-use sinew_context::stack::{DescribeFn, Stack, StackConfig, StackError};
+use sinew_context::stack::{DescribeFn, Stack, StackConfig};
 use sinew_context::{Arrival, Errno, FpEnv, Pair};
 
 use crate::cancel::CancelToken;
@@ -82,6 +85,24 @@ enum Phase {
     /// The same, of one that is apart.
     SuspendedApart,
     Done,
+    /// Done, and it leaves no more than memory: I5.
+    DoneBare,
+}
+
+/// What of [`Control::odd`] is set.
+mod odd {
+    /// There is something to be dropped, or was: a name, a token, an error, a panic; or the record is no block of the spares.
+    pub(super) const FULL: u8 = 1 << 0;
+    /// The body has floating-point control words of its own. Set from the making on, as the next.
+    pub(super) const KEEPS_FP_ENV: u8 = 1 << 1;
+    /// Its stack was provided.
+    pub(super) const PROVIDED: u8 = 1 << 2;
+    /// The body has confirmed the cancel.
+    pub(super) const CONFIRMED: u8 = 1 << 3;
+    /// The frames are to go: suspending raises the forced unwind.
+    pub(super) const ENDING: u8 = 1 << 4;
+    /// A cleanup runs on the stack: confirming a cancel is refused.
+    pub(super) const IN_CLEANUP: u8 = 1 << 5;
 }
 
 /// Whether a cancel was requested, as far as the record knows.
@@ -121,11 +142,41 @@ pub(super) enum Entry {
     NoMemory,
 }
 
+/// Why a body has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Stop {
+    /// It has suspended with an `Out`.
+    Suspended,
+    /// It has ended, and unless it was being ended with a `Ret`. The stack is to be released.
+    Ended,
+    /// It has panicked: `raise_panic`.
+    Panicked,
+}
+
 /// The record; see the file's head.
 #[repr(C)]
 pub(super) struct Control {
-    /// Where the body goes on, and the one who resumed; the first frame links to the latter.
-    pub(super) pair: Pair,
+    /// Where the body goes on, and the one who resumed; the first frame links to the latter. Written by the start and by the switches.
+    /// PERF: and not by the making, which would clear eight words.
+    pub(super) pair: MaybeUninit<Pair>,
+    pub(super) fields: Fields,
+}
+
+const _: () = assert!(offset_of!(Control, pair) == 0, "see `Control::of_pair`");
+
+impl Deref for Control {
+    type Target = Fields;
+
+    #[inline(always)]
+    fn deref(&self) -> &Fields {
+        &self.fields
+    }
+}
+
+/// What a record is made with.
+#[repr(C)]
+pub(super) struct Fields {
     /// The lowest address of the stack.
     limit: Cell<usize>,
     /// I2.
@@ -133,29 +184,22 @@ pub(super) struct Control {
     /// The thread's.
     errno: Errno,
     phase: Cell<Phase>,
-    /// Whether the body has floating-point control words of its own.
-    keeps_fp_env: bool,
     request: Cell<Request>,
-    /// The body has confirmed the cancel.
-    confirmed: Cell<bool>,
-    /// The frames are to go: suspending raises the forced unwind.
-    ending: Cell<bool>,
-    /// A cleanup runs on the stack: confirming a cancel is refused.
-    in_cleanup: Cell<bool>,
     outcome: Cell<Option<Outcome>>,
-    /// Whether it leaves nothing to be dropped when it is Done: neither a name, a token, an error, nor a panic.
-    is_bare: Cell<bool>,
+    /// I5.
+    odd: Cell<u8>,
     /// How many fences stand.
     fences: Cell<u32>,
     /// How often the forced unwind was raised or refused.
     swallowed: Cell<u32>,
     /// The highest address of the stack.
     base: Cell<usize>,
-    stack: Cell<Held>,
-    left: Cell<Left>,
+    /// One of the anchor's.
+    stack: Cell<Option<Stack>>,
+    /// The one that it was made with, instead; also before it starts.
+    provided: Cell<Option<Provided<'static>>>,
+    left: Cell<Option<Box<Left>>>,
     pub(super) vtable: &'static Vtable,
-    /// The allocation: this record and its closure. A reference to the record alone would not do to reach the rest.
-    whole: Cell<*mut ()>,
     /// Made when it is first asked for, or at the making if there is a parent. Other threads may fire it, and it
     /// outlives the record, of which it knows nothing.
     token: Cell<Option<CancelToken>>,
@@ -168,34 +212,20 @@ pub(super) struct Control {
     slot: Cell<*const Cell<*const Control>>,
     config: StackConfig,
     id: u64,
-    /// Where `keeps_fp_env`, the body's words, while it does not run; else (in a debug build) those that it has to leave behind.
+    /// Where it keeps its own, the body's words, while it does not run; else (in a debug build) those that it has to leave behind.
     fp_env: Cell<FpEnv>,
     name: Option<Box<str>>,
     location: &'static Location<'static>,
 }
 
-const _: () = assert!(offset_of!(Control, pair) == 0, "see `Control::of_pair`");
-
-/// The stack that a record holds.
-#[derive(Default)]
-enum Held {
-    #[default]
-    Nothing,
-    /// One of the anchor's.
-    Own(Stack),
-    /// The one that it was made with, also before it starts.
-    Provided(Provided<'static>),
-}
-
 /// What a body leaves, besides its value.
-#[derive(Default)]
 enum Left {
-    #[default]
-    Nothing,
-    /// What it panicked with while it was being ended.
+    /// What it panicked with: to be raised by the one who resumed, or, if it was being ended, by the anchor.
     Panic(Payload),
     /// The error in its context.
     Error(Error),
+    /// Both.
+    PanicAndError(Payload, Error),
 }
 
 /// What is known of a coroutine at its making.
@@ -207,13 +237,19 @@ pub(super) struct Birth {
     pub(super) types: Option<fn() -> ValueTypes>,
     pub(super) token: Option<CancelToken>,
     pub(super) location: &'static Location<'static>,
+    pub(super) id: u64,
 }
 
 impl Birth {
-    /// Whether a record begins with nothing that needs a drop, but for a stack.
+    /// I5.
     #[inline(always)]
-    fn is_bare(&self) -> bool {
-        self.name.is_none() && self.token.is_none()
+    fn odd(&self, vtable: &Vtable) -> u8 {
+        let bit = |is_so, bit| if is_so { bit } else { 0 };
+        bit(self.name.is_some(), odd::FULL)
+            | bit(self.token.is_some(), odd::FULL)
+            | bit(!vtable.is_block, odd::FULL)
+            | bit(self.fp_env, odd::KEEPS_FP_ENV)
+            | bit(self.provided.is_some(), odd::PROVIDED)
     }
 }
 
@@ -227,12 +263,11 @@ impl fmt::Debug for Control {
     }
 }
 
-impl Control {
+impl Fields {
     #[inline(always)]
     pub(super) fn new(core: &Core, vtable: &'static Vtable, birth: Birth) -> Self {
-        let is_bare = birth.is_bare() && vtable.is_block;
+        let odd = birth.odd(vtable);
         Self {
-            pair: Pair::empty(),
             limit: Cell::new(0),
             reach: Cell::new(0),
             phase: Cell::new(Phase::Ready),
@@ -241,40 +276,38 @@ impl Control {
                 Some(_) => Request::AskToken,
                 None => Request::No,
             }),
-            confirmed: Cell::new(false),
-            ending: Cell::new(false),
-            in_cleanup: Cell::new(false),
             outcome: Cell::new(None),
+            odd: Cell::new(odd),
             fences: Cell::new(0),
             swallowed: Cell::new(0),
             base: Cell::new(0),
-            stack: Cell::new(birth.provided.map_or(Held::Nothing, Held::Provided)),
-            left: Cell::new(Left::Nothing),
+            stack: Cell::new(None),
+            provided: Cell::new(birth.provided),
+            left: Cell::new(None),
             vtable,
-            whole: Cell::new(ptr::null_mut()),
             token: Cell::new(birth.token),
             types: Cell::new(birth.types),
             anchor: NonNull::from(core),
             next: Cell::new(ptr::null()),
             slot: Cell::new(ptr::null()),
             config: birth.config,
-            id: core.next_id(),
+            id: birth.id,
             errno: core.errno,
-            keeps_fp_env: birth.fp_env,
             fp_env: Cell::new(FpEnv::DEFAULT),
-            is_bare: Cell::new(is_bare),
             name: birth.name,
             location: birth.location,
         }
     }
+}
 
+impl Control {
     #[inline]
     pub(super) fn state(&self) -> State {
         match self.phase.get() {
             Phase::Ready => State::Ready,
             Phase::Running | Phase::RunningApart | Phase::RunningInPanic => State::Running,
             Phase::Suspended | Phase::SuspendedApart => State::Suspended,
-            Phase::Done => State::Done,
+            Phase::Done | Phase::DoneBare => State::Done,
         }
     }
 
@@ -285,9 +318,9 @@ impl Control {
     /// A copy of the error that the body left in its context.
     pub(super) fn left_error(&self) -> Option<Error> {
         let left = self.left.take();
-        let copy = match &left {
-            Left::Error(error) => Some(error.clone()),
-            Left::Nothing | Left::Panic(_) => None,
+        let copy = match left.as_deref() {
+            Some(Left::Error(error) | Left::PanicAndError(_, error)) => Some(error.clone()),
+            Some(Left::Panic(_)) | None => None,
         };
         self.left.set(left);
         copy
@@ -296,15 +329,49 @@ impl Control {
     /// The body has ended, with this error in its context.
     pub(super) fn leave_error(&self, error: Option<Error>) {
         if let Some(error) = error {
-            self.is_bare.set(false);
-            self.left.set(Left::Error(error));
+            self.set(odd::FULL);
+            self.left.set(Some(Box::new(Left::Error(error))));
         }
     }
 
-    /// The body has ended by this panic, while it was being ended.
-    pub(super) fn keep_panic(&self, payload: Payload) {
-        self.is_bare.set(false);
-        self.left.set(Left::Panic(payload));
+    /// The body has ended by this panic; if it has left an error, too, that comes first.
+    pub(super) fn leave_panic(&self, payload: Payload) {
+        self.set(odd::FULL);
+        let left = match self.left.take().map(|left| *left) {
+            Some(Left::Error(error)) => Left::PanicAndError(payload, error),
+            _ => Left::Panic(payload),
+        };
+        self.left.set(Some(Box::new(left)));
+    }
+
+    /// What the body has panicked with, if it has, for the one who is to raise it.
+    fn take_panic(&self) -> Option<Payload> {
+        match *self.left.take()? {
+            Left::Panic(payload) => Some(payload),
+            Left::PanicAndError(payload, error) => {
+                self.left.set(Some(Box::new(Left::Error(error))));
+                Some(payload)
+            }
+            error @ Left::Error(_) => {
+                self.left.set(Some(Box::new(error)));
+                None
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn has(&self, bits: u8) -> bool {
+        self.odd.get() & bits != 0
+    }
+
+    fn set(&self, bits: u8) {
+        self.odd.set(self.odd.get() | bits);
+    }
+
+    /// Whether the body, which has returned, is to be settled with: otherwise `set_returned` is all.
+    #[inline(always)]
+    pub(super) fn ends_oddly(&self, estate: &Estate) -> bool {
+        self.odd.get() != 0 || estate.is_used()
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -342,7 +409,7 @@ impl Control {
     }
 
     pub(super) fn is_ending(&self) -> bool {
-        self.ending.get()
+        self.has(odd::ENDING)
     }
 
     /// Requests a cancel; callbacks of the token run.
@@ -369,12 +436,16 @@ impl Control {
     pub(super) fn token(&self) -> CancelToken {
         let token = self.token_if_made().unwrap_or_else(|| {
             let token = CancelToken::new();
-            self.is_bare.set(false);
+            self.set(odd::FULL);
+            if self.phase.get() == Phase::DoneBare {
+                // INVARIANT: I5.
+                self.phase.set(Phase::Done);
+            }
             self.token.set(Some(token.clone()));
             token
         });
         match self.request.get() {
-            Request::No if self.phase.get() != Phase::Done => self.request.set(Request::AskToken),
+            Request::No if self.state() != State::Done => self.request.set(Request::AskToken),
             // Made late: nobody has registered anything yet.
             Request::Yes if !token.has_fired() => token.cancel(CANCELLED),
             _ => {}
@@ -394,9 +465,9 @@ impl Control {
 
     /// Records the body's consent to a cancel; says whether there was one, and the body may consent here.
     pub(super) fn confirm(&self) -> bool {
-        let may = self.is_cancelled() && !self.in_cleanup.get();
+        let may = self.is_cancelled() && !self.has(odd::IN_CLEANUP);
         if may {
-            self.confirmed.set(true);
+            self.set(odd::CONFIRMED);
         }
         may
     }
@@ -415,21 +486,29 @@ impl Control {
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
-        self.confirmed.get()
+        self.has(odd::CONFIRMED)
     }
 
     /// Says whether a cleanup runs on the stack; returns what it was before.
     pub(super) fn set_in_cleanup(&self, inside: bool) -> bool {
-        self.in_cleanup.replace(inside)
+        let before = self.has(odd::IN_CLEANUP);
+        self.odd.set(self.odd.get() & !odd::IN_CLEANUP);
+        if inside {
+            self.set(odd::IN_CLEANUP);
+        }
+        before
     }
 
-    /// The allocation that the record is the first part of.
-    pub(super) fn whole(&self) -> *mut () {
-        self.whole.get()
+    /// The record, and what lies behind it. A reference to it alone would not do to reach that.
+    #[inline(always)]
+    pub(super) fn place(&self) -> *mut Self {
+        ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr())
     }
 
-    pub(super) fn set_whole(&self, whole: *mut ()) {
-        self.whole.set(whole);
+    /// Where the switches find its contexts.
+    #[inline(always)]
+    pub(super) fn pair(&self) -> *const Pair {
+        self.pair.as_ptr()
     }
 
     pub(super) fn core(&self) -> &Core {
@@ -442,7 +521,7 @@ impl Control {
     /// # Safety
     ///
     /// It is in no list; it and `head` stay in place until it is unlinked.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn link(&self, head: &Cell<*const Self>) {
         let next = head.replace(self);
         self.next.set(next);
@@ -453,65 +532,19 @@ impl Control {
         }
     }
 
-    /// Takes the record out of the list that it is in.
-    #[inline]
+    /// Takes the record out of the list that it is in. It is freed next, or put into another.
+    #[inline(always)]
     pub(super) fn unlink(&self) {
-        let slot = self.slot.replace(ptr::null());
-        let next = self.next.replace(ptr::null());
-        // SAFETY: the slot is the list's head or the next field of a linked record; null means: not linked.
-        let Some(place) = (unsafe { slot.as_ref() }) else {
-            return;
-        };
-        place.set(next);
+        let (slot, next) = (self.slot.get(), self.next.get());
+        // SAFETY: I1: it is in a list; the slot is the list's head or the next field of a linked record.
+        unsafe { &*slot }.set(next);
         // SAFETY: what a list names is alive.
         if let Some(next) = unsafe { next.as_ref() } {
             next.slot.set(slot);
         }
     }
 
-    /// The base and the limit of the stack that was provided, or of one that is taken now. It has an owner from here on.
-    #[inline]
-    fn occupy(&self) -> Result<(NonNull<u8>, NonNull<u8>), StackError> {
-        let held = self.stack.as_ptr();
-        // SAFETY: nobody else has a reference to it.
-        if let Held::Provided(stack) = unsafe { &mut *held } {
-            // SAFETY: the record outlives its hold on the stack; `describe` reads what never changes.
-            unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
-            return Ok((stack.base(), stack.limit()));
-        }
-        let stack = self.core().take_stack(&self.config)?;
-        // SAFETY: as above.
-        unsafe { stack.set_owner(self.whole.get(), DESCRIBE) };
-        let place = (stack.base(), stack.limit());
-        // SAFETY: it held nothing: there is nothing to be dropped.
-        unsafe { held.write(Held::Own(stack)) };
-        Ok(place)
-    }
-
-    /// Binds a stack to a Ready coroutine: it can be entered afterwards. If there is no stack nothing has changed.
-    fn start(&self) -> Result<(), StackError> {
-        debug_assert_eq!(self.phase.get(), Phase::Ready);
-        let (base, limit) = self.occupy()?;
-        if self.is_apart() {
-            self.fp_env.set(FpEnv::current());
-        }
-        let record = NonNull::from(self);
-        // SAFETY: a new stack: nothing lies there. The record outlives its hold on it.
-        let base = unsafe { Estate::lay_for(base, Some(record)) };
-        let limit = limit.addr().get();
-        self.limit.set(limit);
-        self.base.set(base.addr());
-        self.reach.set(base.addr());
-        let entry = self.vtable.entry;
-        let argument = self.whole.get().expose_provenance();
-        // SAFETY: the stack is this coroutine's alone until it has ended; the record outlives that.
-        let context = unsafe { prepare(base, entry, argument, self.pair.outer.get()) };
-        // SAFETY: the body does not run.
-        unsafe { *self.pair.inner.get() = context };
-        Ok(())
-    }
-
-    // PERF: a resume and a suspend of a u64: 3.5 ns with a look at `keeps_fp_env`, 3.0 ns with that in the phase.
+    // PERF: a resume and a suspend of a u64: 3.5 ns with a look at `keeps_fp_env()`, 3.0 ns with that in the phase.
     /// Makes it Running if it is Suspended, not apart, and the thread does not panic; else nothing has happened.
     #[inline(always)]
     pub(super) fn try_enter(&self) -> bool {
@@ -520,25 +553,6 @@ impl Control {
             self.phase.set(Phase::Running);
         }
         plain
-    }
-
-    /// The same for every case.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn enter_slow(&self, word: Word) -> (Entry, Word) {
-        let phase = self.phase.get();
-        if phase == Phase::Ready {
-            if self.is_cancelled() {
-                return (Entry::Unwanted, word);
-            }
-            if self.start().is_err() {
-                return (Entry::NoMemory, word);
-            }
-        } else if !matches!(phase, Phase::Suspended | Phase::SuspendedApart) {
-            return (Entry::State, word);
-        }
-        self.set_running();
-        (Entry::Entered, word)
     }
 
     /// Makes it Running. If it is apart, the control words are the body's from here to `note_stop`.
@@ -556,12 +570,18 @@ impl Control {
 
     /// Whether the control words are to be seen to at each switch.
     fn is_apart(&self) -> bool {
-        cfg!(debug_assertions) || self.keeps_fp_env
+        cfg!(debug_assertions) || self.keeps_fp_env()
+    }
+
+    /// Whether the body has floating-point control words of its own.
+    #[inline(always)]
+    fn keeps_fp_env(&self) -> bool {
+        self.has(odd::KEEPS_FP_ENV)
     }
 
     /// Puts the body's control words in force if it keeps its own, and notes the resumer's.
     fn give_control_words(&self) {
-        if self.keeps_fp_env {
+        if self.keeps_fp_env() {
             thread_state::keep_fp_env();
             // SAFETY: what the body left in force, or what was in force at its first resume.
             let outer = unsafe { self.fp_env.get().replace() };
@@ -575,7 +595,7 @@ impl Control {
     fn take_control_words(&self) {
         // SAFETY: they were in force before; a body that panicked may have left others.
         let own = unsafe { self.fp_env.get().replace() };
-        if self.keeps_fp_env {
+        if self.keeps_fp_env() {
             self.fp_env.set(own);
         }
     }
@@ -589,7 +609,7 @@ impl Control {
     #[inline(always)]
     pub(super) unsafe fn switch_in(&self, word: Word) -> Arrival {
         // SAFETY: the body was prepared or has left, and has not been entered since.
-        unsafe { Pair::enter(&raw const self.pair, word) }
+        unsafe { Pair::enter(self.pair(), word) }
     }
 
     /// The record that the pair is the first part of.
@@ -605,7 +625,7 @@ impl Control {
     #[track_caller]
     pub(super) fn check_fp_env(&self) {
         current::expect_no_spin_lock_of_body();
-        if cfg!(debug_assertions) && !self.keeps_fp_env {
+        if cfg!(debug_assertions) && !self.keeps_fp_env() {
             thread_state::expect_fp_env(self.fp_env.get());
         }
     }
@@ -622,57 +642,104 @@ impl Control {
         self.errno
     }
 
-    /// The body has stopped. Says whether it has only suspended. The word passes through.
+    /// The body has stopped. If it has ended and nothing has to be read from its stack any more (`is_read`), that is released, unless it has
+    /// panicked. The word passes through.
     #[inline(always)]
-    pub(super) fn note_stop(&self, word: Word) -> (bool, Word) {
+    pub(super) fn note_stop(&self, word: Word, is_read: bool) -> (Stop, Word) {
         if self.phase.get() == Phase::Running {
             self.phase.set(Phase::Suspended);
-            (true, word)
+            (Stop::Suspended, word)
         } else {
-            self.note_stop_slow(word)
+            self.note_stop_slow(word, is_read)
         }
+    }
+
+    /// The same for every other case; cold as `enter_slow` is.
+    #[cold]
+    #[inline(never)]
+    fn note_stop_slow(&self, word: Word, is_read: bool) -> (Stop, Word) {
+        if self.phase.get() != Phase::DoneBare {
+            return self.note_stop_oddly(word, is_read);
+        }
+        if cfg!(debug_assertions) {
+            self.take_control_words();
+        }
+        if is_read {
+            self.release_stack();
+        }
+        (Stop::Ended, word)
     }
 
     #[cold]
     #[inline(never)]
-    fn note_stop_slow(&self, word: Word) -> (bool, Word) {
+    fn note_stop_oddly(&self, word: Word, is_read: bool) -> (Stop, Word) {
         let is_apart = self.is_apart();
         if is_apart {
             self.take_control_words();
         }
-        let suspended = self.phase.get() != Phase::Done;
-        if suspended {
-            self.phase.set(if is_apart {
-                Phase::SuspendedApart
-            } else {
-                Phase::Suspended
-            });
+        if self.phase.get() == Phase::Done {
+            let left = self.left.take();
+            let stop = match left.as_deref() {
+                Some(Left::Panic(_) | Left::PanicAndError(..)) => Stop::Panicked,
+                Some(Left::Error(_)) | None => Stop::Ended,
+            };
+            self.left.set(left);
+            if is_read && stop == Stop::Ended {
+                self.release_stack();
+            }
+            return (stop, word);
         }
-        (suspended, word)
+        self.phase.set(if is_apart {
+            Phase::SuspendedApart
+        } else {
+            Phase::Suspended
+        });
+        (Stop::Suspended, word)
     }
 
-    /// The body's last word on its own stack: from here on it is Done.
+    /// The body's last word on its own stack, if it does not end oddly: from here on it is Done.
+    #[inline(always)]
+    pub(super) fn set_returned(&self) {
+        debug_assert_eq!(self.odd.get(), 0);
+        self.outcome.set(Some(Outcome::Returned));
+        self.phase.set(Phase::DoneBare);
+    }
+
+    /// The same in every case.
     pub(super) fn set_done(&self, outcome: Outcome) {
         self.outcome.set(Some(outcome));
         self.phase.set(Phase::Done);
     }
 
     /// Gives the stack of an ended coroutine back. Whatever was to be read from it has been.
+    #[inline]
     pub(super) fn release_stack(&self) {
-        debug_assert_eq!(self.phase.get(), Phase::Done);
+        debug_assert_eq!(self.state(), State::Done);
         self.reach.set(0);
-        self.limit.set(0);
-        self.base.set(0);
-        match self.stack.take() {
-            Held::Nothing => {}
-            Held::Own(stack) => self.core().put_stack(stack),
-            Held::Provided(stack) => self.drop_provided(stack),
+        if let Some(stack) = self.stack.take() {
+            self.core().put_stack(stack);
+        } else if self.has(odd::PROVIDED) {
+            self.drop_provided();
+        }
+    }
+
+    /// Gives the stack back and raises the body's panic.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn raise_panic(&self) -> ! {
+        let payload = self.take_panic();
+        self.release_stack();
+        match payload {
+            Some(payload) => resume_unwind(payload),
+            None => unreachable!("it has panicked"),
         }
     }
 
     /// Drops a stack that was provided; what panics meanwhile is the anchor's to tell.
     #[cold]
-    fn drop_provided(&self, stack: Provided<'static>) {
+    #[inline(never)]
+    fn drop_provided(&self) {
+        let stack = self.provided.take();
         // The memory may hold this very handle: I3.
         let phase = self.phase.replace(Phase::Running);
         let panic = drop_quietly(stack);
@@ -685,8 +752,8 @@ impl Control {
     /// Whether the caller may suspend as this coroutine now: it runs on its stack, which is not being unwound.
     #[inline(always)]
     pub(super) fn may_suspend(&self) -> bool {
-        const LIMIT: usize = offset_of!(Control, limit);
-        const REACH: usize = offset_of!(Control, reach);
+        const LIMIT: usize = offset_of!(Control, fields.limit);
+        const REACH: usize = offset_of!(Control, fields.reach);
         // I2: a reach of 0 refuses every address. A thread that panics is looked at more closely elsewhere.
         // SAFETY: two words of the record.
         let is_within = unsafe { runs_within::<LIMIT, REACH>(ptr::from_ref(self).cast()) };
@@ -706,7 +773,7 @@ impl Control {
             return true;
         }
         let fenced = self.fences.get() > 0;
-        if !self.ending.get() {
+        if !self.is_ending() {
             return fenced;
         }
         if fenced || panicking || !forced::is_possible(self.base.get()) {
@@ -719,8 +786,10 @@ impl Control {
     /// Where the body goes on, and its stack: of a suspended one, for a walk.
     #[cfg(feature = "backtrace")]
     pub(super) fn suspended(&self) -> (Context, std::ops::Range<usize>) {
-        // SAFETY: the anchor's thread, and the body does not run: nobody writes there.
-        let context = unsafe { *self.pair.inner.get() };
+        // SAFETY: a field's address; the anchor's thread, and the body does not run: nobody writes there.
+        let inner = unsafe { &raw const (*self.pair()).inner };
+        // SAFETY: as above; it was written at the latest when the body suspended.
+        let context = unsafe { UnsafeCell::raw_get(inner).read() };
         (context, self.limit.get()..self.base.get())
     }
 
@@ -733,7 +802,7 @@ impl Control {
     /// Takes one fence away.
     pub(super) fn lower_fence(&self) {
         self.fences.set(self.fences.get() - 1);
-        if self.fences.get() == 0 && !self.ending.get() {
+        if self.fences.get() == 0 && !self.is_ending() {
             self.reach.set(self.base.get());
         }
     }
@@ -746,7 +815,7 @@ impl Control {
         if !self.is_cancelled() {
             return (Asked::Nothing, word);
         }
-        if !self.ending.get() {
+        if !self.is_ending() {
             return (Asked::ToStop, word);
         }
         if forced::is_possible(self.base.get()) {

@@ -11,7 +11,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::panic::{Location, resume_unwind};
+use std::panic::Location;
 use std::ptr::NonNull;
 
 use sinew_context::stack::StackConfig;
@@ -19,11 +19,11 @@ use sinew_context::stack::provided::Provided;
 
 use crate::cancel::CancelToken;
 use crate::coroutine::anchor::{Anchor, Core};
-use crate::coroutine::body::{self, End};
-use crate::coroutine::control::{Birth, CANCELLED, Control, Entry, State, ValueTypes};
+use crate::coroutine::body::{self, Seat};
+use crate::coroutine::control::{Birth, CANCELLED, Control, Entry, State, Stop, ValueTypes};
 use crate::coroutine::suspender::{Suspender, value_types};
 use crate::coroutine::unanchored;
-use crate::coroutine::word::{pack, unpack};
+use crate::coroutine::word::{is_inline, pack, unpack};
 use crate::error::Error;
 use crate::join::Outcome;
 use crate::scheduler::current;
@@ -105,7 +105,8 @@ where
         F: FnOnce(&Suspender<In, Out>, In) -> Ret + 'a,
     {
         let core = anchor.core();
-        Self::make(core, Options::DEFAULT, core.default_config(), None, f)
+        let seat = Seat::take(core);
+        Self::make(core, seat, Options::DEFAULT, core.default_config(), None, f)
     }
 
     /// Options for a coroutine.
@@ -114,9 +115,10 @@ where
     }
 
     #[track_caller]
-    #[inline]
+    #[inline(always)]
     fn make<F>(
         core: &Core,
+        seat: Seat<F>,
         options: Options,
         config: StackConfig,
         provided: Option<Provided<'a>>,
@@ -128,10 +130,13 @@ where
         let location = Location::caller();
         // SAFETY: the record drops it at the coroutine's end, which comes before the anchor's, which is within `'a`.
         let provided = provided.map(|provided| unsafe { provided.outliving() });
+        let id = seat.id();
         let control = body::allocate(
             core,
+            seat,
             f,
             Birth {
+                id,
                 config,
                 provided,
                 name: options.name,
@@ -207,7 +212,8 @@ impl<In: 'static, Out: 'static, Ret: 'static> Coroutine<'static, In, Out, Ret> {
         let core = unanchored::keeper();
         // SAFETY: alive until its last record is freed; there is one at the end of `make`.
         let core = unsafe { core.as_ref() };
-        Self::make(core, options, core.default_config(), None, f)
+        let seat = Seat::take(core);
+        Self::make(core, seat, options, core.default_config(), None, f)
     }
 
     /// Options for a coroutine that belongs to no anchor.
@@ -295,17 +301,19 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
         // The same as before. PERF: the next resume starts without waiting for a load.
         self.control = Control::of_pair(arrival.pair);
         let control = self.control();
-        let (has_suspended, word) = control.note_stop(arrival.word);
-        if has_suspended {
+        let (stop, word) = control.note_stop(arrival.word, is_inline::<Ret>());
+        match stop {
             // SAFETY: a suspend passes an `Out`, and leaves it to this side.
-            return Ok(Step::Suspended(unsafe { unpack::<Out>(word) }));
-        }
-        // SAFETY: the end passes this, and leaves it to this side.
-        let end = unsafe { unpack::<End<Ret>>(word) };
-        control.release_stack();
-        match end {
-            Ok(value) => Ok(Step::Done(value)),
-            Err(payload) => resume_unwind(payload),
+            Stop::Suspended => Ok(Step::Suspended(unsafe { unpack::<Out>(word) })),
+            Stop::Ended => {
+                // SAFETY: the end passes this, and leaves it to this side.
+                let value = unsafe { unpack::<Ret>(word) };
+                if !is_inline::<Ret>() {
+                    control.release_stack();
+                }
+                Ok(Step::Done(value))
+            }
+            Stop::Panicked => control.raise_panic(),
         }
     }
 
@@ -386,18 +394,8 @@ impl<In, Out, Ret> Coroutine<'_, In, Out, Ret> {
 impl<In, Out, Ret> Drop for Coroutine<'_, In, Out, Ret> {
     #[inline]
     fn drop(&mut self) {
-        let control = self.control();
-        if !control.is_done_and_bare() {
-            if control.state() == State::Running {
-                // Its anchor is ending it, further out on this thread, and frees the record afterwards.
-                return;
-            }
-            if let Some(payload) = control.end() {
-                control.core().keep_panic(payload);
-            }
-        }
-        // SAFETY: Done; this was the handle, and whoever ended it does not use the record any more.
-        unsafe { Control::free(self.control) };
+        // SAFETY: a record is not freed before its handle, which this was, as long as that can be used.
+        unsafe { Control::let_go(self.control) };
     }
 }
 
@@ -573,8 +571,10 @@ where
         };
         // SAFETY: the anchor is borrowed; a keeper is alive until its last record is freed, and gets one.
         let core = unsafe { core.as_ref() };
+        let seat = Seat::take(core);
         Ok(Coroutine::make(
             core,
+            seat,
             self.options,
             config,
             self.provided,

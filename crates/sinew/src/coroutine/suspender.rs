@@ -63,7 +63,7 @@ impl<In, Out> Suspender<In, Out> {
     }
 
     #[inline(always)]
-    fn control(&self) -> &Control {
+    pub(super) fn control(&self) -> &Control {
         // SAFETY: the suspender is on the coroutine's stack, and the record outlives its use of that.
         unsafe { self.control.get().as_ref() }
     }
@@ -112,7 +112,7 @@ impl<In, Out> Suspender<In, Out> {
         let number = control.errno().get();
         // SAFETY: this is the coroutine's own stack, so it runs, and is the innermost one; the `switch_in` that runs it entered the
         // pair. The other side takes `out`.
-        let arrival = unsafe { Pair::leave(&raw const control.pair, word) };
+        let arrival = unsafe { Pair::leave(control.pair(), word) };
         self.control.set(Control::of_pair(arrival.pair));
         let control = self.control();
         word = arrival.word;

@@ -43,18 +43,14 @@ pub(crate) fn alternate_stack() -> Result<AltStack, StackError> {
     }
 }
 
-/// A record is freed. If this was the last of a keeper, that goes too.
+/// A record of a keeper is freed. If this was the last of a keeper, that goes too.
 ///
 /// # Safety
 ///
 /// The record was adopted by `core`, and does not use it any more.
 pub(super) unsafe fn note_freed(core: NonNull<Core>) {
     // SAFETY: it outlives its records, of which this was one.
-    let Some(count) = &unsafe { core.as_ref() }.unanchored else {
-        return;
-    };
-    count.set(count.get() - 1);
-    if count.get() > 0 {
+    if unsafe { core.as_ref() }.has_records() {
         return;
     }
     current::set_keeper(ptr::null());

@@ -119,7 +119,7 @@ fn slabs_grow_geometrically() {
     let mut sizes = Vec::new();
     for _ in 0..1000 {
         slots.push(class.take().unwrap());
-        let reserved = depot.totals().reserved_bytes / class.layout().stride_bytes;
+        let reserved = depot.totals().reserved_bytes / class.layout().stride_bytes();
         if sizes.last() != Some(&reserved) {
             sizes.push(reserved);
         }

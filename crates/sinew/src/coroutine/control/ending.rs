@@ -6,7 +6,7 @@
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
-use crate::coroutine::control::{Control, Left, Phase};
+use crate::coroutine::control::{Control, Left, Phase, State, Stop, odd};
 use crate::coroutine::unanchored;
 use crate::coroutine::word::Word;
 use crate::error::Error;
@@ -23,25 +23,23 @@ impl Control {
             Phase::Ready => self.discard(),
             Phase::Suspended | Phase::SuspendedApart => {
                 let of_callback = self.cancel_quietly();
-                self.ending.set(true);
+                self.set(odd::ENDING);
                 self.reach.set(0);
                 self.set_running();
                 // SAFETY: it has just been entered, and is being ended.
                 let arrival = unsafe { self.switch_in(Word::uninit()) };
                 // While ending nothing switches out, so the body has ended.
-                let (has_suspended, _) = self.note_stop(arrival.word);
-                assert!(!has_suspended, "an ended body is done");
+                let (stop, _) = self.note_stop(arrival.word, true);
+                assert!(stop != Stop::Suspended, "an ended body is done");
+                // Unless it was.
                 self.release_stack();
-                let of_body = match self.left.take() {
-                    Left::Panic(payload) => Some(payload),
-                    other => {
-                        self.left.set(other);
-                        None
-                    }
-                };
-                first_of(of_callback, of_body)
+                first_of(of_callback, self.take_panic())
             }
-            Phase::Running | Phase::RunningApart | Phase::RunningInPanic | Phase::Done => None,
+            Phase::Running
+            | Phase::RunningApart
+            | Phase::RunningInPanic
+            | Phase::Done
+            | Phase::DoneBare => None,
         }
     }
 
@@ -80,10 +78,41 @@ impl Control {
         }
     }
 
-    /// Whether it is Done and leaves no more than memory.
+    /// The handle is dropped: ends the coroutine, and frees the record unless the coroutine's anchor is about to.
+    ///
+    /// # Safety
+    ///
+    /// The record has not been freed, and the handle is not used afterwards.
     #[inline(always)]
-    pub(in crate::coroutine) fn is_done_and_bare(&self) -> bool {
-        self.phase.get() == Phase::Done && self.is_bare.get()
+    pub(in crate::coroutine) unsafe fn let_go(this: NonNull<Self>) {
+        // SAFETY: passed on to the caller.
+        let control = unsafe { this.as_ref() };
+        if control.phase.get() == Phase::DoneBare {
+            // SAFETY: as above; Done and bare.
+            unsafe { Self::free_bare(this) };
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { Self::let_go_slow(this) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for `let_go`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn let_go_slow(this: NonNull<Self>) {
+        // SAFETY: passed on to the caller.
+        let control = unsafe { this.as_ref() };
+        if control.state() == State::Running {
+            // Its anchor is ending it, further out on this thread, and frees the record afterwards.
+            return;
+        }
+        if let Some(payload) = control.end() {
+            control.core().keep_panic(payload);
+        }
+        // SAFETY: Done; this was the handle, and whoever ended it does not use the record any more.
+        unsafe { Self::free(this) };
     }
 
     /// Frees a record.
@@ -91,24 +120,36 @@ impl Control {
     /// # Safety
     ///
     /// It is Done, and nobody uses it afterwards.
-    #[inline]
     pub(in crate::coroutine) unsafe fn free(this: NonNull<Self>) {
         // SAFETY: the caller's last use.
-        let control = unsafe { this.as_ref() };
-        if !control.is_done_and_bare() {
+        if unsafe { this.as_ref() }.phase.get() == Phase::DoneBare {
             // SAFETY: passed on to the caller.
-            return unsafe { Self::free_slow(this) };
+            unsafe { Self::free_bare(this) };
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { Self::free_slow(this) };
         }
+    }
+
+    /// Frees a record that leaves no more than memory.
+    ///
+    /// # Safety
+    ///
+    /// It is Done and bare, and nobody uses it afterwards.
+    #[inline]
+    unsafe fn free_bare(this: NonNull<Self>) {
+        // SAFETY: the caller's last use.
+        let control = unsafe { this.as_ref() };
         control.unlink();
         let anchor = control.anchor;
-        let whole = control.whole.get().cast::<u8>();
-        // SAFETY: a record's address.
+        let whole = control.pair().cast_mut().cast::<u8>();
+        // SAFETY: the address of a block (I5), which begins with the pair.
         let whole = unsafe { NonNull::new_unchecked(whole) };
-        // SAFETY: it outlives the record by its own count, which goes below.
+        // SAFETY: a keeper outlives the record, which was in its list, until below.
         let core = unsafe { anchor.as_ref() };
-        // SAFETY: it is a block, and nothing in it is to be dropped: it has no stack any more, and its closure is gone.
+        // SAFETY: it is a block (I5), and nothing in it is to be dropped: it has no stack any more, and its closure is gone.
         unsafe { core.spares().give_block(whole) };
-        if core.unanchored.is_some() {
+        if core.is_keeper {
             // SAFETY: the record was its.
             unsafe { unanchored::note_freed(anchor) };
         }
@@ -125,24 +166,26 @@ impl Control {
         // SAFETY: the caller's last use.
         let control = unsafe { this.as_ref() };
         debug_assert_eq!(control.phase.get(), Phase::Done);
-        control.unlink();
-        if let Left::Error(error) = control.left.take() {
+        if let Some(left) = control.left.take()
+            && let Left::Error(error) = *left
+        {
             control.drop_error(error);
         }
-        let (free, whole) = (control.vtable.free, control.whole.get());
-        let anchor = control.anchor;
         // Callbacks go with the last reference to a token, and they are the user's.
-        let token = control.token.take();
-        // SAFETY: it outlives the record by its own count, which goes below.
-        let core = unsafe { anchor.as_ref() };
-        // SAFETY: the table is that of the record's own type.
-        unsafe { free(whole, core.spares()) };
-        if token.is_some()
+        if let Some(token) = control.token.take()
             && let Some(payload) = drop_quietly(token)
         {
-            core.keep_panic(payload);
+            control.core().keep_panic(payload);
         }
-        if core.unanchored.is_some() {
+        // No code of the user's runs from here on, and a keeper stays while the record is in its list.
+        control.unlink();
+        let (free, place) = (control.vtable.free, control.place());
+        let anchor = control.anchor;
+        // SAFETY: it outlives the record; a keeper goes below.
+        let core = unsafe { anchor.as_ref() };
+        // SAFETY: the table is that of the record's own type.
+        unsafe { free(place, core.spares()) };
+        if core.is_keeper {
             // SAFETY: the record was its.
             unsafe { unanchored::note_freed(anchor) };
         }

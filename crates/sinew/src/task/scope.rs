@@ -303,6 +303,8 @@ impl<'a> ScopeBuilder<'a> {
                 late.cancel("the scope's deadline passed");
             }
         });
+        // One that has passed already rings here: nobody else listens yet.
+        let _rings = alarm.is_cancelled();
         Some(Alarm {
             rang,
             _ring: ring,

@@ -62,6 +62,7 @@ const THREAD_CHOSEN: &[&str] = &[
     "cancel_tokens",
     "coroutine_",
     "event_signals",
+    "inspect_fresh",
     "join_",
     "net_threads",
     "scheduler_posts",
@@ -138,6 +139,7 @@ impl Build {
             .env("RUST_BACKTRACE", "0")
             .env("PROPTEST_CASES", "32")
             // More memory than there is comes back as an error, as from every allocator, and some tests ask for that.
+            .env("ASAN_OPTIONS", "allocator_may_return_null=1")
             .env("TSAN_OPTIONS", "allocator_may_return_null=1")
             .env("MSAN_OPTIONS", "allocator_may_return_null=1")
             .env(BOOTSTRAP.0, BOOTSTRAP.1);

@@ -60,6 +60,20 @@ impl Waiter {
         }
     }
 
+    /// Makes an idle waiter out of memory that is all zeros. An idle word is zero, and is not written: others may be looking at it.
+    ///
+    /// # Safety
+    ///
+    /// The memory is zeroed, and in bounds of what the caller may write to. Nobody else looks at more than the word meanwhile.
+    #[cfg(not(loom))]
+    pub const unsafe fn lay(at: NonNull<Self>, ways: &'static Ways) {
+        const { assert!(WaitWord::IDLE_IS_ZERO) };
+        // SAFETY: in bounds.
+        let place = unsafe { &raw mut (*at.as_ptr()).ways };
+        // SAFETY: in bounds, and nobody looks at it.
+        unsafe { place.write(ways) };
+    }
+
     /// Whether the waiter is made runnable in these ways, which tell what it is part of.
     #[inline(always)]
     #[must_use]

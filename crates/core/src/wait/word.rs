@@ -60,6 +60,10 @@ pub type Outcome = Reason;
 pub struct WaitWord(AtomicU32);
 
 impl WaitWord {
+    /// Whether zeroed memory is the word of a party that does not wait.
+    #[cfg(not(loom))]
+    pub(crate) const IDLE_IS_ZERO: bool = IDLE == 0;
+
     const_unless_loom! {
         /// The word of a party that does not wait.
         pub fn new() -> Self {

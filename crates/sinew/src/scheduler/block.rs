@@ -81,18 +81,19 @@ pub(crate) const TIMED: u8 = 0x80;
 /// How many bytes of closure or result fit into a block.
 pub(crate) const PAYLOAD_BYTES: usize = 24;
 
-/// How many blocks lie side by side in a group, near halves first, then the far ones. Such a number that the halves of a block are not a whole
-/// number of pages apart, and so fall into different sets of the cache.
-pub(super) const GROUP_BLOCKS: usize = 496;
 /// What a half takes. With a sanitizer there is more in a context; and in a block whose order is shuffled.
 pub(super) const HALF_BYTES: usize = if cfg!(any(sinew_asan, sinew_tsan, sinew_msan, sinew_shuffle))
 {
-    256
+    HALF_BYTES_MAX
 } else {
     128
 };
-/// From a near half to the far one.
-const APART_BYTES: usize = GROUP_BLOCKS * HALF_BYTES;
+/// What it takes in any build.
+const HALF_BYTES_MAX: usize = 256;
+/// From a near half to the far one: not a whole number of pages, so that they fall into different sets of the cache; twice that is one.
+const APART_BYTES: usize = 63_488;
+/// How many blocks lie side by side in a group, near halves first, then the far ones.
+pub(super) const GROUP_BLOCKS: usize = APART_BYTES / HALF_BYTES;
 const NEAR_BYTES: usize = 128;
 
 /// A stack, or none, as another thread reads it.
@@ -145,7 +146,7 @@ const _: () = {
     assert!(offset_of!(Block, id) == 64 && offset_of!(Block, _others) == NEAR_BYTES);
     assert!(offset_of!(Block, context) == APART_BYTES);
     assert!(size_of::<Block>() <= APART_BYTES + HALF_BYTES);
-    assert!(APART_BYTES.is_multiple_of(64) && !APART_BYTES.is_multiple_of(4096));
+    assert!(APART_BYTES.is_multiple_of(HALF_BYTES_MAX) && !APART_BYTES.is_multiple_of(4096));
 };
 
 // SAFETY: the table in the file's head says who touches which field when.
@@ -155,19 +156,20 @@ unsafe impl Send for Block {}
 
 impl Block {
     /// Makes a block in its free state out of memory that is all zeros. That is the free state of every field but two; so
-    /// the far half is not touched, and takes no memory until the coroutine first stops.
+    /// the far half is not touched, and takes no memory until the coroutine first stops. A listing may look at the block already: nothing
+    /// is written that one reads.
     ///
     /// # Safety
     ///
     /// Both halves are in memory that is zeroed, lives as long as the process, and is nobody else's.
     pub(super) unsafe fn lay(at: NonNull<Self>) {
         // SAFETY: in bounds.
-        let waiter = unsafe { &raw mut (*at.as_ptr()).waiter };
-        // SAFETY: in bounds, and not yet shared.
-        unsafe { waiter.write(Waiter::new(&super::WAYS)) };
+        let waiter = unsafe { at.byte_add(offset_of!(Self, waiter)) }.cast();
+        // SAFETY: zeroed, in bounds; of a waiter listings look at the word only.
+        unsafe { Waiter::lay(waiter, &super::WAYS) };
         // SAFETY: in bounds.
         let vtable = unsafe { &raw mut (*at.as_ptr()).vtable };
-        // SAFETY: in bounds, and not yet shared.
+        // SAFETY: in bounds; listings do not look at it.
         unsafe { vtable.write(Cell::new(Vtable::NONE)) };
     }
 

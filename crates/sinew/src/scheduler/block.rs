@@ -34,7 +34,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::{ManuallyDrop, MaybeUninit, offset_of, transmute};
 use std::panic::Location;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -97,7 +97,7 @@ pub(super) const GROUP_BLOCKS: usize = APART_BYTES / HALF_BYTES;
 const NEAR_BYTES: usize = 128;
 
 /// A stack, or none, as another thread reads it.
-pub(crate) type StackWords = [usize; size_of::<Option<Stack>>() / size_of::<usize>()];
+pub(crate) type StackWords = [*mut (); 2];
 
 /// A control block; see the file's head.
 #[repr(C, align(64))]
@@ -264,27 +264,41 @@ impl Block {
     /// Gives the coroutine a stack. Owner thread; it has none, and does not run.
     #[inline]
     pub(super) fn set_stack(&self, stack: Stack) {
-        // SAFETY: owner thread; others look under the sequence only.
-        self.change(|| unsafe { *self.stack.get() = Some(stack) });
+        // SAFETY: all of both words is written.
+        let words = unsafe { transmute::<Option<Stack>, StackWords>(Some(stack)) };
+        self.change(|| self.set_stack_words(words));
     }
 
     /// Takes the coroutine's stack away. Owner thread; it has ended, though what runs may be on it.
     #[inline]
     pub(super) fn take_stack(&self) -> Option<Stack> {
-        let mut stack = None;
-        // SAFETY: owner thread; others look under the sequence only.
-        self.change(|| stack = unsafe { (*self.stack.get()).take() });
+        // SAFETY: owner thread; others only look. What was read is written over before anybody has a use for it.
+        let stack = unsafe { self.stack.get().read() };
+        // Zeros are none, as in a new block.
+        self.change(|| self.set_stack_words([ptr::null_mut(); 2]));
         stack
+    }
+
+    /// Writes what `stack_words` reads. Owner thread; what is written over is not dropped.
+    #[inline]
+    fn set_stack_words(&self, words: StackWords) {
+        let at = self.stack.get().cast::<*mut ()>();
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: a stack is two words.
+            let place = unsafe { at.add(index) };
+            // SAFETY: aligned and never unmapped. Others look meanwhile, which the sequence tells them.
+            unsafe { AtomicPtr::from_ptr(place) }.store(word, Relaxed);
+        }
     }
 
     /// What says which stack it has: for [`Self::highest_of`], if it was read under the sequence. From any thread.
     pub(crate) fn stack_words(&self) -> StackWords {
-        let words = self.stack.get().cast::<usize>();
+        let words = self.stack.get().cast::<*mut ()>();
         [0, 1].map(|index| {
             // SAFETY: a stack is two words.
             let word = unsafe { words.add(index) };
             // SAFETY: aligned and never unmapped; what the owner writes meanwhile is found out by the sequence.
-            unsafe { AtomicUsize::from_ptr(word) }.load(Relaxed)
+            unsafe { AtomicPtr::from_ptr(word) }.load(Relaxed)
         })
     }
 

@@ -60,6 +60,19 @@ impl Waiter {
         }
     }
 
+    /// Makes an idle waiter out of memory that is all zeros. The word is not written: others may be looking at it already.
+    ///
+    /// # Safety
+    ///
+    /// It is zeroed memory for a waiter, and nobody but for such looks uses it.
+    #[cfg(not(loom))]
+    pub unsafe fn lay(at: NonNull<Self>, ways: &'static Ways) {
+        // SAFETY: in bounds.
+        let place = unsafe { &raw mut (*at.as_ptr()).ways };
+        // SAFETY: passed on to the caller.
+        unsafe { place.write(ways) };
+    }
+
     /// Whether the waiter is made runnable in these ways, which tell what it is part of.
     #[inline(always)]
     #[must_use]

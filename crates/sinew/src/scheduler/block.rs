@@ -159,15 +159,17 @@ impl Block {
     ///
     /// # Safety
     ///
-    /// Both halves are in memory that is zeroed, lives as long as the process, and is nobody else's.
+    /// Both halves are in memory that is zeroed, lives as long as the process, and is nobody else's; but a listing may be reading atomic fields.
     pub(super) unsafe fn lay(at: NonNull<Self>) {
         // SAFETY: in bounds.
         let waiter = unsafe { &raw mut (*at.as_ptr()).waiter };
-        // SAFETY: in bounds, and not yet shared.
-        unsafe { waiter.write(Waiter::new(&super::WAYS)) };
+        // SAFETY: in bounds.
+        let waiter = unsafe { NonNull::new_unchecked(waiter) };
+        // SAFETY: passed on to the caller; a listing looks at its word at most.
+        unsafe { Waiter::lay(waiter, &super::WAYS) };
         // SAFETY: in bounds.
         let vtable = unsafe { &raw mut (*at.as_ptr()).vtable };
-        // SAFETY: in bounds, and not yet shared.
+        // SAFETY: in bounds; no listing looks at it.
         unsafe { vtable.write(Cell::new(Vtable::NONE)) };
     }
 

@@ -282,6 +282,47 @@ const ENDS: [End; 10] = [
     End::ForgottenDone,
 ];
 
+/// Ends one of a combination.
+fn conclude<R>(mut c: Coroutine<'_, (), (), R>, set: u32, end: End, dropped: &Cell<u32>) {
+    let at_once = matches!(end, End::ReturnedAtOnce | End::PanickedAtOnce);
+    match end {
+        End::DroppedReady => return,
+        End::ForgottenReady => {
+            std::mem::forget(c);
+            return;
+        }
+        _ => {}
+    }
+    if !at_once {
+        assert!(matches!(c.resume(()).unwrap(), Step::Suspended(())));
+    }
+    match end {
+        End::DroppedSuspended => return,
+        End::ForgottenSuspended => {
+            std::mem::forget(c);
+            return;
+        }
+        End::Confirmed => c.cancel(),
+        _ => {}
+    }
+    let before = dropped.get();
+    let ended = catch_unwind(AssertUnwindSafe(|| c.resume(()).unwrap()));
+    match ended {
+        Ok(Step::Done(value)) => {
+            assert_eq!(dropped.get(), before, "the value has it");
+            drop(value);
+        }
+        Ok(Step::Suspended(())) => panic!("{end:?} after one suspend"),
+        Err(payload) => assert_eq!(payload.downcast_ref(), Some(&end)),
+    }
+    assert_eq!((c.state(), dropped.get()), (State::Done, before + 1));
+    assert_eq!(c.error().is_some(), set & FAILING != 0);
+    assert_eq!(c.name().is_some(), set & NAMED != 0);
+    if end == End::ForgottenDone {
+        std::mem::forget(c);
+    }
+}
+
 /// Two of one combination, whose handles change places, end one in the memory of the other.
 fn combine<R, const BYTES: usize>(set: u32, end: End, wrap: fn(Counted) -> R) {
     let dropped = Rc::new(Cell::new(0));
@@ -324,43 +365,8 @@ fn combine<R, const BYTES: usize>(set: u32, end: End, wrap: fn(Counted) -> R) {
         };
         let (mut one, mut other) = (make(), make());
         std::mem::swap(&mut one, &mut other);
-        for mut c in [one, other] {
-            match end {
-                End::DroppedReady => continue,
-                End::ForgottenReady => {
-                    std::mem::forget(c);
-                    continue;
-                }
-                _ => {}
-            }
-            if !at_once {
-                assert!(matches!(c.resume(()).unwrap(), Step::Suspended(())));
-            }
-            match end {
-                End::DroppedSuspended => continue,
-                End::ForgottenSuspended => {
-                    std::mem::forget(c);
-                    continue;
-                }
-                End::Confirmed => c.cancel(),
-                _ => {}
-            }
-            let before = dropped.get();
-            let ended = catch_unwind(AssertUnwindSafe(|| c.resume(()).unwrap()));
-            match ended {
-                Ok(Step::Done(value)) => {
-                    assert_eq!(dropped.get(), before, "the value has it");
-                    drop(value);
-                }
-                Ok(Step::Suspended(())) => panic!("{end:?} after one suspend"),
-                Err(payload) => assert_eq!(payload.downcast_ref(), Some(&end)),
-            }
-            assert_eq!((c.state(), dropped.get()), (State::Done, before + 1));
-            assert_eq!(c.error().is_some(), set & FAILING != 0);
-            assert_eq!(c.name().is_some(), set & NAMED != 0);
-            if end == End::ForgottenDone {
-                std::mem::forget(c);
-            }
+        for c in [one, other] {
+            conclude(c, set, end, &dropped);
         }
     });
     assert_eq!((dropped.get(), deferred.get()), (2, 2), "{set:#b} {end:?}");

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -242,6 +242,166 @@ fn the_next_one_finds_nothing_of_the_last() {
             }
             assert!(plain(round).id() > id, "ids are not used again");
         }
+    });
+}
+
+/// What a record may be made with, or leave, beside memory.
+const NAMED: u32 = 1 << 0;
+const WITH_TOKEN: u32 = 1 << 1;
+const WITH_FP_ENV: u32 = 1 << 2;
+const ON_PROVIDED: u32 = 1 << 3;
+const DEFERRING: u32 = 1 << 4;
+const FAILING: u32 = 1 << 5;
+const ALL: u32 = (1 << 6) - 1;
+
+/// How it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Returned,
+    ReturnedAtOnce,
+    Confirmed,
+    Panicked,
+    PanickedAtOnce,
+    DroppedReady,
+    DroppedSuspended,
+    ForgottenReady,
+    ForgottenSuspended,
+    ForgottenDone,
+}
+
+const ENDS: [End; 10] = [
+    End::Returned,
+    End::ReturnedAtOnce,
+    End::Confirmed,
+    End::Panicked,
+    End::PanickedAtOnce,
+    End::DroppedReady,
+    End::DroppedSuspended,
+    End::ForgottenReady,
+    End::ForgottenSuspended,
+    End::ForgottenDone,
+];
+
+/// Ends one of a combination.
+fn conclude<R>(mut c: Coroutine<'_, (), (), R>, set: u32, end: End, dropped: &Cell<u32>) {
+    let at_once = matches!(end, End::ReturnedAtOnce | End::PanickedAtOnce);
+    match end {
+        End::DroppedReady => return,
+        End::ForgottenReady => {
+            std::mem::forget(c);
+            return;
+        }
+        _ => {}
+    }
+    if !at_once {
+        assert!(matches!(c.resume(()).unwrap(), Step::Suspended(())));
+    }
+    match end {
+        End::DroppedSuspended => return,
+        End::ForgottenSuspended => {
+            std::mem::forget(c);
+            return;
+        }
+        End::Confirmed => c.cancel(),
+        _ => {}
+    }
+    let before = dropped.get();
+    let ended = catch_unwind(AssertUnwindSafe(|| c.resume(()).unwrap()));
+    match ended {
+        Ok(Step::Done(value)) => {
+            assert_eq!(dropped.get(), before, "the value has it");
+            drop(value);
+        }
+        Ok(Step::Suspended(())) => panic!("{end:?} after one suspend"),
+        Err(payload) => assert_eq!(payload.downcast_ref(), Some(&end)),
+    }
+    assert_eq!((c.state(), dropped.get()), (State::Done, before + 1));
+    assert_eq!(c.error().is_some(), set & FAILING != 0);
+    assert_eq!(c.name().is_some(), set & NAMED != 0);
+    if end == End::ForgottenDone {
+        std::mem::forget(c);
+    }
+}
+
+/// Two of one combination, whose handles change places, end one in the memory of the other.
+fn combine<R, const BYTES: usize>(set: u32, end: End, wrap: fn(Counted) -> R) {
+    let dropped = Rc::new(Cell::new(0));
+    let deferred = Rc::new(Cell::new(0));
+    let at_once = matches!(end, End::ReturnedAtOnce | End::PanickedAtOnce);
+    anchor(|a| {
+        let make = || {
+            let ballast = [7_u8; BYTES];
+            let (counted, cleanup) = (Counted(dropped.clone()), Counted(deferred.clone()));
+            let builder = Coroutine::builder(a).fp_env(set & WITH_FP_ENV != 0);
+            let builder = match set & NAMED {
+                0 => builder,
+                _ => builder.name("a name"),
+            };
+            let builder = match set & ON_PROVIDED {
+                0 => builder,
+                _ => builder
+                    .stack(Memory(Box::new_uninit_slice(256 * 1024)))
+                    .unwrap(),
+            };
+            let body = move |s: &Suspender<(), ()>, ()| {
+                assert!(std::hint::black_box(&ballast).iter().all(|byte| *byte == 7));
+                if set & DEFERRING != 0 {
+                    defer(move || drop(cleanup));
+                }
+                if set & FAILING != 0 {
+                    error::set(Error::new(ErrorKind::Invalid, "left"));
+                }
+                if !at_once && s.suspend(()).is_err() {
+                    s.confirm_cancel().unwrap();
+                }
+                if matches!(end, End::Panicked | End::PanickedAtOnce) {
+                    resume_unwind(Box::new(end));
+                }
+                wrap(counted)
+            };
+            let c = builder.build(body).unwrap();
+            let _token = (set & WITH_TOKEN != 0).then(|| c.cancel_token());
+            c
+        };
+        let (mut one, mut other) = (make(), make());
+        std::mem::swap(&mut one, &mut other);
+        for c in [one, other] {
+            conclude(c, set, end, &dropped);
+        }
+    });
+    assert_eq!((dropped.get(), deferred.get()), (2, 2), "{set:#b} {end:?}");
+}
+
+// contract: C2, C7, C9
+#[test]
+fn whatever_is_combined_goes_once_in_every_way() {
+    for set in 0..=ALL {
+        for end in ENDS {
+            combine::<_, 0>(set, end, |counted| counted);
+            combine::<_, 0>(set, end, |counted| (counted, 1_u64));
+            combine::<_, 300>(set, end, Some);
+        }
+    }
+}
+
+/// A body that cannot return ends all the same: by a panic, or by the drop of its handle.
+// contract: C2
+#[test]
+fn a_body_without_a_value_ends() {
+    enum Nothing {}
+    anchor(|a| {
+        let body = |s: &Suspender<bool, f64>, mut goes_on: bool| -> Nothing {
+            while goes_on {
+                goes_on = s.suspend(-0.5).unwrap();
+            }
+            resume_unwind(Box::new(7_u8));
+        };
+        let mut c = Coroutine::new(a, body);
+        assert!(matches!(c.resume(true).unwrap(), Step::Suspended(-0.5)));
+        let payload = catch_unwind(AssertUnwindSafe(|| c.resume(false).is_ok())).unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&7_u8));
+        let mut c = Coroutine::new(a, body);
+        assert!(matches!(c.resume(true).unwrap(), Step::Suspended(-0.5)));
     });
 }
 

@@ -218,3 +218,49 @@ fn an_error_that_nobody_joins_ends_nothing() {
     });
     assert_eq!(ended.unwrap(), 5);
 }
+
+/// Schedulers end with more free blocks than one keeps while others take some, handles free theirs on plain threads, and a listing looks on.
+#[test]
+fn free_blocks_change_hands_by_the_thousand() {
+    /// More than a scheduler keeps, and no whole number of what it gives back at a time.
+    const MANY: usize = 67_001;
+    let over = Arc::new(AtomicUsize::new(0));
+    let workers = [MANY, 2_000, 2_000].map(|many| {
+        let over = over.clone();
+        thread::spawn(move || {
+            for round in 0..3 {
+                let kept = run(move || {
+                    let handles: Vec<_> = (0..many)
+                        .map(|n| spawn_local(move || Box::new(n)))
+                        .collect();
+                    let mut kept = Vec::new();
+                    for (n, handle) in handles.into_iter().enumerate() {
+                        if n % 7 == 0 {
+                            kept.push((n, handle));
+                        } else {
+                            assert_eq!(*handle.join().unwrap(), n);
+                        }
+                    }
+                    kept
+                });
+                for (n, handle) in kept {
+                    if n % 2 == 0 {
+                        assert_eq!(*handle.join().unwrap(), n, "{round}");
+                    }
+                }
+            }
+            over.fetch_add(many, SeqCst);
+        })
+    });
+    while !workers.iter().all(thread::JoinHandle::is_finished) {
+        sinew::inspect::for_each(|info| {
+            assert!(info.id != 0 && info.name.is_none());
+            assert_eq!(info.spawned_at.file(), file!());
+        });
+        thread::yield_now();
+    }
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    assert_eq!(over.load(SeqCst), MANY + 4_000);
+}

@@ -72,3 +72,52 @@ fn one_look_at_which_nobody_waits_ends_no_process() {
     assert_eq!(ended.unwrap_err().downcast_ref(), Some(&"the end"));
     assert_eq!(refused.get(), REFUSED_MAX, "the moment that this is about");
 }
+
+/// The helper waits again and again, and each time is woken before the next look: it is ready at every one, for more refusals than it takes to judge.
+#[test]
+fn a_helper_that_is_ready_at_every_look_and_goes_on_is_waited_for() {
+    const STEPS: u32 = 2 * REFUSED_MAX / LOOK;
+    sinew::inspect::on_unhandled(Some(Box::new(|_| {})));
+    let refused = Rc::new(Cell::new(0_u32));
+    let seen = refused.clone();
+    let ended = catch_unwind(std::panic::AssertUnwindSafe(|| {
+        run(move || {
+            let is_time = Rc::new(Event::auto());
+            let help = Rc::new(Event::auto());
+            let helped = Rc::new(Cell::new(false));
+            let signal = OnDrop({
+                let is_time = is_time.clone();
+                move || is_time.set()
+            });
+            go_local(move || {
+                let _signal = signal;
+                loop {
+                    let _ = park();
+                }
+            });
+            let (asks, is_helped) = (help.clone(), helped.clone());
+            let guard = OnDrop(move || {
+                while !is_helped.get() {
+                    asks.set();
+                    assert!(sleep(Duration::from_secs(60)).is_err());
+                    seen.set(seen.get() + 1);
+                }
+            });
+            drop(spawn_local(move || {
+                let _guard = guard;
+                shield(|| is_time.wait()).unwrap();
+                panic!("nobody can be unwound from here on");
+            }));
+            go_local(move || {
+                for _ in 0..STEPS {
+                    shield(|| help.wait()).unwrap();
+                }
+                helped.set(true);
+            });
+            sinew::yield_now().unwrap();
+            panic!("the end");
+        });
+    }));
+    assert_eq!(ended.unwrap_err().downcast_ref(), Some(&"the end"));
+    assert!(refused.get() > REFUSED_MAX, "the case that this is about");
+}

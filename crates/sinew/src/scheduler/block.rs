@@ -161,7 +161,7 @@ impl Block {
     ///
     /// # Safety
     ///
-    /// Both halves are in memory that is zeroed, lives as long as the process, and is nobody else's.
+    /// Both halves are in memory that is zeroed, lives as long as the process, and is nobody else's; but a listing may be reading atomic fields.
     pub(super) unsafe fn lay(at: NonNull<Self>) {
         // SAFETY: in bounds.
         let waiter = unsafe { at.byte_add(offset_of!(Self, waiter)) }.cast();

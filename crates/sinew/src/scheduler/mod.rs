@@ -43,6 +43,7 @@ pub(crate) mod exit;
 pub(crate) mod extra;
 pub(crate) mod forced;
 mod foresight;
+mod last_resort;
 pub(crate) mod limit;
 pub(crate) mod linger;
 pub(crate) mod object;
@@ -89,6 +90,7 @@ use crate::scheduler::block::{Block, BlockRef, flag};
 use crate::scheduler::body::Payload;
 use crate::scheduler::door::{Door, Figures, tag};
 use crate::scheduler::extra::Extra;
+use crate::scheduler::last_resort::LastResort;
 use crate::scheduler::polled::Deferred;
 use crate::scheduler::post::Shared;
 use crate::scheduler::ready::ReadyQueue;
@@ -108,8 +110,6 @@ const CLOSE_NS: u64 = 5_000;
 const PATIENCE: u32 = 1_000;
 /// How often a coroutine may swallow a forced unwind before the process ends.
 const SWALLOWED_MAX: u8 = 16;
-/// After how many refused waits in a row where none can be raised, as on a panicking thread, while nobody else waits, the process ends.
-const REFUSED_MAX: u32 = 100_000;
 /// Every how many refused waits in a row the others get a turn.
 const REFUSALS_PER_TURN: u8 = 8;
 
@@ -169,8 +169,7 @@ pub struct Scheduler {
     free: Free,
     ids: Cell<std::ops::Range<u64>>,
     teardown: Cell<Teardown>,
-    /// How many waits were refused on a panicking thread when they were to be unwound.
-    refused: Cell<u32>,
+    last_resort: LastResort,
     /// The first panic that nobody joined.
     kept_panic: RefCell<Option<Payload>>,
     stack_plan: Plan,
@@ -229,7 +228,7 @@ impl Scheduler {
             free: Free::new(),
             ids: Cell::new(0..0),
             teardown: Cell::new(Teardown::No),
-            refused: Cell::new(0),
+            last_resort: LastResort::new(),
             kept_panic: RefCell::new(None),
             stack_plan,
             knocked: Cell::new(false),
@@ -725,25 +724,6 @@ impl Scheduler {
             self.ready.push_last(me);
             self.switch_out(me);
         }
-    }
-
-    /// The same where the forced unwind is due and cannot be raised: a frame lies in between that lets no panic through, or a
-    /// destructor runs because of a panic, perhaps a neighbour's that waits in it. If for so many refusals nobody has waited
-    /// for anything but a turn, that will not change. One look would not do: whoever has just been woken has only its turn to wait for.
-    #[cold]
-    fn note_refusal_without_unwind(&self, me: &Block) {
-        let refused = self.refused.get() + 1;
-        self.refused.set(refused);
-        if !refused.is_multiple_of(u32::from(REFUSALS_PER_TURN)) {
-            return;
-        }
-        if self.ready.len() + 1 < self.alive() {
-            self.refused.set(0);
-        } else if refused >= REFUSED_MAX {
-            forced::report_and_abort(me.id(), me.name().as_deref(), "scheduler");
-        }
-        self.ready.push_last(me);
-        self.switch_out(me);
     }
 }
 

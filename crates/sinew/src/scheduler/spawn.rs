@@ -528,6 +528,13 @@ impl Scheduler {
         self.ids.set(range);
         id
     }
+
+    /// A number above the ids of all of its coroutines so far, and not above those of any that are made from here on by this thread.
+    #[cold]
+    pub(super) fn ids_so_far(&self) -> u64 {
+        self.ids.set(0..0);
+        NEXT.load(Relaxed)
+    }
 }
 
 /// Makes a free block a new coroutine's: with a count for its scheduler, and one for the handle if `life` says that there is one.

@@ -189,4 +189,36 @@ impl Scheduler {
         me.write_record(record, self.tick_ns.get(), false);
         self.next_started()
     }
+
+    /// Who runs next: most often one that has started.
+    #[inline(always)]
+    fn next_started(&self) -> *const Context {
+        let budget = self.budget.get();
+        if budget > 0
+            && let Some(next) = self.ready.pop_started()
+        {
+            self.budget.set(budget - 1);
+            self.set_current(next.as_ptr());
+            // SAFETY: a queued block is alive.
+            return unsafe { next.as_ref() }.context.get();
+        }
+        self.next_unusual()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_unusual(&self) -> *const Context {
+        self.next_target_or_new()
+    }
+
+    /// The budget is spent: the others have their turn.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_last_turn(&self, me: &Block) {
+        if !me.has(flag::IN_CALLBACK) {
+            self.budget.set(0);
+            self.ready.push_last(me);
+            self.switch_out(me);
+        }
+    }
 }

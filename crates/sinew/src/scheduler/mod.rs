@@ -306,27 +306,6 @@ impl Scheduler {
         self.next_target_or(|| self.begin_next())
     }
 
-    /// The same, for who is most often followed by one that has started.
-    #[inline(always)]
-    fn next_started(&self) -> *const Context {
-        let budget = self.budget.get();
-        if budget > 0
-            && let Some(next) = self.ready.pop_started()
-        {
-            self.budget.set(budget - 1);
-            self.set_current(next.as_ptr());
-            // SAFETY: a queued block is alive.
-            return unsafe { next.as_ref() }.context.get();
-        }
-        self.next_unusual()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn next_unusual(&self) -> *const Context {
-        self.next_target_or_new()
-    }
-
     #[inline(always)]
     fn next_target_or(&self, new: impl FnOnce() -> Option<NonNull<Block>>) -> *const Context {
         let budget = self.budget.get();
@@ -386,16 +365,6 @@ impl Scheduler {
             self.budget.set(budget - 1);
         } else {
             self.take_last_turn(me);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_last_turn(&self, me: &Block) {
-        if !me.has(flag::IN_CALLBACK) {
-            self.budget.set(0);
-            self.ready.push_last(me);
-            self.switch_out(me);
         }
     }
 

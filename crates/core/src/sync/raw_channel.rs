@@ -64,7 +64,7 @@ use crate::lock::{Guard, Lock};
 use crate::sharing::{Shared, Sharing};
 use crate::sync::fifo::{Fifo, Ring};
 use crate::wait::{
-    Anyone, Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, Waking, wait_in, wait_in_front,
+    Claimed, Kind, Queue, Reason, Record, Suspend, WakeList, wait_in, wait_in_front,
 };
 
 pub use arms::{RecvArm, SendArm};
@@ -397,37 +397,6 @@ impl<T, K: Sharing> Channel<T, K> {
         self.put_to_buffer(value, state)
     }
 
-    /// As [`put_locked`](Self::put_locked), by a party that knows who is near.
-    ///
-    /// PERF: in the caller's frame, with what follows for a receiver that is near.
-    #[inline(always)]
-    fn put_locked_by<'a, W: Waking>(
-        &'a self,
-        value: T,
-        mut state: Guard<'a, State<T>, K>,
-        by: &W,
-    ) -> Put<'a, T, K> {
-        if state.closed {
-            return Put::Closed(value);
-        }
-        if state.receivers.is_empty() {
-            return self.put_to_buffer(value, state);
-        }
-        if state.buffer.len() > 0 || !state.senders.is_empty() || state.reserved > 0 {
-            return self.put_to_receiver(value, state);
-        }
-        match (state.receivers).claim_front_if_by(by, Reason::Woken, is_given) {
-            Some(receiver) => {
-                // SAFETY: claimed from the receivers of this channel, with a slot.
-                unsafe { give(&receiver, value) };
-                drop(state);
-                receiver.wake();
-                Put::Done
-            }
-            None => self.put_and_tell(value, state),
-        }
-    }
-
     fn put_to_receiver<'a>(&'a self, value: T, mut state: Guard<'a, State<T>, K>) -> Put<'a, T, K> {
         if state.has_values() || state.reserved > 0 {
             return self.put_and_tell(value, state);
@@ -507,24 +476,6 @@ impl<T, K: Sharing> Channel<T, K> {
         self.get_first(state)
     }
 
-    /// As [`get_locked`](Self::get_locked), by a party that knows who is near.
-    ///
-    /// PERF: in the caller's frame, with what follows for a sender that is near.
-    #[inline(always)]
-    fn get_locked_by<'a, W: Waking>(
-        &'a self,
-        state: Guard<'a, State<T>, K>,
-        by: &W,
-    ) -> Got<'a, T, K> {
-        if state.reserved > 0 {
-            return self.get_unreserved(state);
-        }
-        if state.buffer.len() > 0 {
-            return self.get_first(state);
-        }
-        self.get_from_sender_by(state, by)
-    }
-
     #[inline]
     fn get_first<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
         let mut retired = None;
@@ -540,17 +491,8 @@ impl<T, K: Sharing> Channel<T, K> {
         Got::Value(value)
     }
 
-    fn get_from_sender<'a>(&'a self, state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
-        self.get_from_sender_by(state, &Anyone)
-    }
-
-    #[inline(always)]
-    fn get_from_sender_by<'a, W: Waking>(
-        &'a self,
-        mut state: Guard<'a, State<T>, K>,
-        by: &W,
-    ) -> Got<'a, T, K> {
-        let Some(sender) = state.senders.claim_front_by(by, Reason::Woken) else {
+    fn get_from_sender<'a>(&'a self, mut state: Guard<'a, State<T>, K>) -> Got<'a, T, K> {
+        let Some(sender) = state.senders.claim_front(Reason::Woken) else {
             if state.closed {
                 return Got::Closed;
             }
@@ -648,6 +590,7 @@ impl<T, K: Sharing> Channel<T, K> {
 
     /// Receives as one that was told that there is something to see, and waits before all others if that was in vain.
     #[cold]
+    #[inline(never)]
     fn recv_told<S: Suspend>(&self, party: S) -> Result<T, Reason> {
         let mut turn = Turn::new();
         loop {

@@ -303,11 +303,27 @@ impl Queue {
         if self.tail.is_null() {
             return None;
         }
-        let mut node = self.tail;
-        // SAFETY: I1.
-        unsafe { edit(self.tail, |tail| node = tail.next) };
-        // SAFETY: the links of what is in a queue form a ring.
-        let node = unsafe { NonNull::new_unchecked(node.cast_mut()) };
+        if let Some(claimed) = self.claim_front_near(by, reason, &wanted) {
+            return Some(claimed);
+        }
+        let claimed = self.claim_front_far(reason, wanted)?;
+        Some(ClaimedBy {
+            claimed,
+            by,
+            is_near: false,
+        })
+    }
+
+    /// As [`claim_front_if_by`](Self::claim_front_if_by), if the first waiter is near and waits at this primitive only. Nothing
+    /// changes otherwise, and nothing is said of the others.
+    #[inline(always)]
+    pub fn claim_front_near<'w, W: Waking>(
+        &mut self,
+        by: &'w W,
+        reason: Reason,
+        wanted: impl Fn(*mut ()) -> bool,
+    ) -> Option<ClaimedBy<'w, W>> {
+        let node = self.head()?;
         // SAFETY: I1.
         let first = unsafe { node.as_ref() };
         let waiter = first.inner.with(|inner| {
@@ -318,26 +334,20 @@ impl Queue {
         let waiter = unsafe { NonNull::new_unchecked(waiter.cast_mut()) };
         // SAFETY: as above.
         let word = unsafe { &waiter.as_ref().word };
-        if by.is_near(waiter) && word.is_armed_for_one() {
-            // SAFETY: the caller holds the lock.
-            if !wanted(unsafe { first.slot() }) {
-                return None;
-            }
-            self.pop_front(node);
-            // It is near, waits at this primitive only, and the lock is held: nobody comes in between.
-            word.claim_armed(reason);
-            let claimed = Claimed { node, waiter };
-            return Some(ClaimedBy {
-                claimed,
-                by,
-                is_near: true,
-            });
+        if !by.is_near(waiter) || !word.is_armed_for_one() {
+            return None;
         }
-        let claimed = self.claim_front_far(reason, wanted)?;
+        // SAFETY: the caller holds the lock.
+        if !wanted(unsafe { first.slot() }) {
+            return None;
+        }
+        self.pop_front(node);
+        // It is near, waits at this primitive only, and the lock is held: nobody comes in between.
+        word.claim_armed(reason);
         Some(ClaimedBy {
-            claimed,
+            claimed: Claimed { node, waiter },
             by,
-            is_near: false,
+            is_near: true,
         })
     }
 

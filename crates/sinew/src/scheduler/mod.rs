@@ -356,16 +356,14 @@ impl Scheduler {
 
     /// The coroutine has done something that could have waited but did not: a turn of its budget is used up, and the
     /// others have theirs when it is spent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_turn(&self, me: &Block) {
         self.check_fp_env(me);
         let budget = self.budget.get();
         if budget > 1 {
             self.budget.set(budget - 1);
-        } else if !me.has(flag::IN_CALLBACK) {
-            self.budget.set(0);
-            self.ready.push_last(me);
-            self.switch_out(me);
+        } else {
+            self.take_last_turn(me);
         }
     }
 

@@ -16,7 +16,7 @@
 
 use std::thread;
 
-use sinew_context::{Errno, FpEnv, switch};
+use sinew_context::{Context, Errno, FpEnv, switch};
 
 use crate::scheduler::Scheduler;
 use crate::scheduler::block::{Block, flag};
@@ -53,9 +53,16 @@ impl Scheduler {
 
     #[inline(always)]
     pub(super) fn switch_away(&self, me: &Block) {
+        self.switch_away_to(me, || self.next_target_or_new());
+    }
+
+    /// As [`switch_away`](Self::switch_away), to what `target` brings about and tells, as
+    /// [`next_target_or_new`](Self::next_target_or_new) does.
+    #[inline(always)]
+    pub(super) fn switch_away_to(&self, me: &Block, target: impl FnOnce() -> *const Context) {
         let errno = self.thread_state.errno;
         let number = errno.get();
-        let target = self.next_target_or_new();
+        let target = target();
         // SAFETY: `me` runs now; the target was saved when it stopped, is of this thread, and its stack is
         // intact: it is alive, or it is the scheduler's frame.
         unsafe { switch(me.context.get(), target, 0) };

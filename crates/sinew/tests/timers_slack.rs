@@ -91,7 +91,7 @@ fn loops_of_short_sleeps_share_their_instants() {
     });
 }
 
-// contract: S13 S16
+// contract: S16
 #[test]
 fn what_is_due_at_once_waits_for_no_slack() {
     with_slack(Duration::from_secs(1), || {

@@ -114,6 +114,15 @@ fn nobody_is_woken_for_the_wheel_s_sake() {
     assert!(sleeps(Slack::FINE, start_ns, &deadlines_ns) > 3_500);
 }
 
+#[test]
+fn what_is_due_is_not_slept_for() {
+    let start_ns = 3 * SECOND_NS + 777;
+    let slack = Slack::of_ns(MS_NS);
+    let due_ns = [start_ns, start_ns - 5_000, 1];
+    assert_eq!(sleeps(slack, start_ns, &due_ns), 0);
+    assert_eq!(slack.wake_ns(start_ns, start_ns), start_ns);
+}
+
 proptest! {
     #[test]
     fn never_early_and_never_late_by_more_than_a_thousandth(deadline_ns: u64, now_ns: u64) {

@@ -15,7 +15,7 @@ use sinew::future::{Promise, SharedFuture};
 use sinew::sync::{Mutex, Semaphore, channel};
 use sinew::task::{Outcome, TaskGroup, TaskPool};
 use sinew::time::Timer;
-use sinew::{JoinHandle, WaitError, spawn_local, yield_now};
+use sinew::{JoinHandle, Scheduler, SchedulerBuilder, WaitError, spawn_local, yield_now};
 use sinew_core::timer::{TimerNode, Wheel};
 
 use super::{
@@ -377,9 +377,19 @@ pub(crate) fn naps(load: Load) -> Result<Sample, String> {
 
 /// Timers without coroutines: each has a callback that counts.
 pub(crate) fn timers(load: Load) -> Result<Sample, String> {
+    timers_by(Scheduler::builder(), load)
+}
+
+/// The same where timers end at whole milliseconds, as tokio's do.
+pub(crate) fn timers_coarse(load: Load) -> Result<Sample, String> {
+    let builder = Scheduler::builder().timer_slack(Duration::from_millis(1));
+    timers_by(builder, load)
+}
+
+fn timers_by(builder: SchedulerBuilder, load: Load) -> Result<Sample, String> {
     let mut delays = delays(load.tasks);
     let meter = Meter::start();
-    let done = sinew::run(|| {
+    let done = builder.run(|| {
         let fired = Rc::new(Cell::new(0));
         let arm = |_| {
             let fired = fired.clone();

@@ -51,7 +51,7 @@ mod slack;
 mod wheel;
 
 pub use node::TimerNode;
-pub use slack::with_slack;
+pub use slack::Slack;
 pub use wheel::Wheel;
 
 /// The width of a tick, in nanoseconds: how late a wheel may fire a timer.

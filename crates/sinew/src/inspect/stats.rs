@@ -16,6 +16,8 @@ pub struct SchedulerStats {
     pub created: u64,
     /// Switches from one coroutine to another, as of the last time its own frame ran.
     pub switches: u64,
+    /// How often it had nothing to do and slept in the kernel, until a timer, a descriptor or another thread.
+    pub sleeps: u64,
     /// Timers that wait, as of the same time.
     pub timers: usize,
     /// Posted closures that wait for their turn, as of the same time.
@@ -70,6 +72,7 @@ pub fn stats() -> Stats {
         total.alive += one.alive;
         total.created += one.created;
         total.switches += one.switches;
+        total.sleeps += one.sleeps;
         total.timers += one.timers;
         total.posts += one.posts;
         total.io_waits += one.io_waits;
@@ -90,6 +93,7 @@ impl crate::scheduler::door::Figures {
             alive: self.alive.load(Relaxed),
             created: self.created.load(Relaxed),
             switches: self.switches.load(Relaxed),
+            sleeps: self.sleeps.load(Relaxed),
             timers: self.timers.load(Relaxed),
             posts: self.posts.load(Relaxed),
             io_waits: self.io_waits.load(Relaxed),

@@ -19,7 +19,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use sinew_core::timer::{TimerNode, with_slack};
+use sinew_core::timer::TimerNode;
 use sinew_core::wait::{Claim, Reason};
 
 pub(crate) use home::Alarms;
@@ -138,7 +138,7 @@ impl Alarm {
         } else {
             Typed::alarm(home, Box::new(callback))
         };
-        let deadline_ns = with_slack(deadline_ns, scheduler.tick_ns.get());
+        let deadline_ns = scheduler.with_slack(deadline_ns);
         // SAFETY: I4 of the scheduler: one call, no user code in it.
         let wheel = unsafe { &mut *scheduler.wheel.get() };
         wheel.reserve();
@@ -212,11 +212,34 @@ impl Alarm {
 const _: () = assert!(offset_of!(Alarm, node) % 16 != OF_BLOCK, "see I1");
 
 impl Scheduler {
+    /// A timer is about to be armed. Where its deadline may move far it is to be known whether it has passed; else an old look at the clock
+    /// does: the wait seems longer, and the slack is still within its bound.
+    #[inline]
+    pub(crate) fn tell_time(&self, now_ns: impl FnOnce() -> u64) {
+        if !self.slack.is_fine() {
+            self.tick_ns.set(now_ns());
+        }
+    }
+
+    /// The deadline that a timer is armed with.
+    #[inline]
+    fn with_slack(&self, deadline_ns: u64) -> u64 {
+        self.slack.deadline_ns(deadline_ns, self.tick_ns.get())
+    }
+
+    /// Until when to sleep if nothing else comes: the next timer or `until_ns`.
+    pub(super) fn next_wake_ns(&self, until_ns: Option<u64>) -> Option<u64> {
+        // SAFETY: I4 of the scheduler.
+        let next_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
+        let timer_ns = next_ns.map(|next_ns| self.slack.wake_ns(next_ns, self.tick_ns.get()));
+        timer_ns.into_iter().chain(until_ns).min()
+    }
+
     /// Puts a coroutine's timer into the wheel.
     #[inline(never)]
     pub(super) fn start_timer(&self, me: &Block, deadline_ns: u64) {
-        // PERF: the look at the clock may be old: then the wait seems longer, and the slack is still within its bound.
-        let deadline_ns = with_slack(deadline_ns, self.tick_ns.get());
+        self.tell_time(|| self.driver.borrow().now_ns());
+        let deadline_ns = self.with_slack(deadline_ns);
         // SAFETY: I4 of the scheduler: one call, no user code in it.
         let wheel = unsafe { &mut *self.wheel.get() };
         // SAFETY: the node is in place until `stop_timer` removes it, or it has fired.

@@ -60,6 +60,7 @@ pub(crate) struct Figures {
     pub(crate) alive: AtomicUsize,
     pub(crate) created: AtomicU64,
     pub(crate) switches: AtomicU64,
+    pub(crate) sleeps: AtomicU64,
     pub(crate) timers: AtomicUsize,
     pub(crate) posts: AtomicU64,
     pub(crate) io_waits: AtomicUsize,
@@ -102,7 +103,7 @@ impl Door {
         Ok(door)
     }
 
-    /// The owner is done with it. Totals (`created`, `switches`) stay: they are the process's history.
+    /// The owner is done with it. Totals (`created`, `switches`, `sleeps`) stay: they are the process's history.
     pub(super) fn give_back(&'static self) {
         self.visits.close();
         let doors = DOORS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -78,7 +78,7 @@ use std::{fmt, io};
 use sinew_context::frame::prepare;
 use sinew_context::stack::{Stack, StackCache};
 use sinew_context::{Context, switch, switch_final};
-use sinew_core::timer::Wheel;
+use sinew_core::timer::{Slack, Wheel};
 use sinew_core::wait::{Claim, Reason, Record, Waiter, Ways};
 
 use crate::coroutine::Estate;
@@ -160,6 +160,7 @@ pub struct Scheduler {
     /// The time as of the last look at the clock: what wait records call "since".
     tick_ns: Cell<u64>,
     wheel: UnsafeCell<Wheel>,
+    slack: Slack,
     alarms: alarm::Alarms,
     stacks: UnsafeCell<StackCache>,
     dying: Cell<Option<Stack>>,
@@ -198,7 +199,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    fn new(post_limit: u64, stack_plan: Plan) -> io::Result<Box<Self>> {
+    fn new(post_limit: u64, stack_plan: Plan, slack: Slack) -> io::Result<Box<Self>> {
         sinew_core::lock::set_yield(std::thread::yield_now);
         let door = Door::claim()?;
         let driver = match Epoll::new(door.knocker()) {
@@ -219,6 +220,7 @@ impl Scheduler {
             granted: Cell::new(0),
             tick_ns: Cell::new(now_ns),
             wheel: UnsafeCell::new(Wheel::new(now_ns)),
+            slack,
             alarms: alarm::Alarms::new(),
             stacks: UnsafeCell::new(StackCache::new(stack_plan.limits)),
             dying: Cell::new(None),
@@ -645,18 +647,14 @@ impl Scheduler {
             }
         }
         self.count_switches(0);
-        // SAFETY: I4.
-        let timer_ns = unsafe { &*self.wheel.get() }.next_deadline_ns();
-        let deadline_ns = match (timer_ns, until_ns) {
-            (Some(timer_ns), Some(until_ns)) => Some(timer_ns.min(until_ns)),
-            (one, other) => one.or(other),
-        };
+        let deadline_ns = self.next_wake_ns(until_ns);
         let vigil_ns = self.vigil_ns(deadline_ns);
         let deadline_ns = deadline_ns.or(vigil_ns);
         self.begin_vigil(vigil_ns.is_some());
         if self.is_too_close(deadline_ns) {
             self.poll_driver(Some(0));
         } else if self.door.inbox.announce_sleep() {
+            Figures::add(&self.door.figures.sleeps, 1);
             // A deadline of 0 means "do not wait"; the wheel gives no such time but in the first
             // nanosecond of the clock.
             self.poll_driver(deadline_ns.map(|deadline_ns| deadline_ns.max(1)));

@@ -15,10 +15,12 @@
 )]
 
 use std::panic::resume_unwind;
+use std::time::Duration;
 use std::{fmt, io, ptr};
 
 use sinew_context::stack::overflow;
 use sinew_context::unwind::catch_to_pass_on;
+use sinew_core::timer::Slack;
 
 use crate::coroutine::alternate_stack;
 use crate::scheduler::body::drop_payload;
@@ -27,6 +29,7 @@ use crate::scheduler::post::{LIMIT_DEFAULT, SchedulerHandle, Shared};
 use crate::scheduler::run::RunError;
 use crate::scheduler::{Scheduler, Until, current};
 use crate::stack::{CacheLimits, Choice, Plan};
+use crate::sys::clock;
 
 /// This cannot be done here or now: inside of a coroutine, or while coroutines exist, or without a scheduler. The
 /// documentation of each function says which.
@@ -59,6 +62,7 @@ pub struct SchedulerBuilder {
     post_limit: u64,
     stack: Choice,
     stack_cache: Option<CacheLimits>,
+    timer_slack: Slack,
 }
 
 impl SchedulerBuilder {
@@ -112,6 +116,41 @@ impl SchedulerBuilder {
         self
     }
 
+    /// How much later than asked a sleep, a timeout, a deadline of a wait or a [`Timer`](crate::time::Timer) of the scheduler may end, so
+    /// that those near each other end together, by one wake of the thread: the larger, the less CPU many timers take. None ends early.
+    ///
+    /// Each ends at the first multiple of `slack` on the process's clock that is not before its time, and at most 1,024 ns after that, the
+    /// width of the scheduler's ticks; so all timers of the process's schedulers with the same slack share their instants, and a
+    /// loop over `sleep(1 ms)` with a slack of 10 ms goes round every 10 ms. What is due when it begins does not wait. The largest is
+    /// one second: more is taken for that, and parts of a nanosecond do not exist. A slack of 1 ms is what runtimes have whose clock ticks by
+    /// milliseconds; one of 1 ns is the most precise.
+    ///
+    /// Zero, or if nothing is said: as [`crate::time`] says, 1/1024 of each wait and less than 525 µs.
+    ///
+    /// How late a busy thread is comes on top. Not affected are [`Scheduler::run_until`] and its like,
+    /// [`CancelToken::with_deadline`](crate::CancelToken::with_deadline), which is not a scheduler's, and plain threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let slack = Duration::from_millis(10);
+    /// sinew::Scheduler::builder().timer_slack(slack).run(|| {
+    ///     let sleeps = || sinew::SchedulerHandle::current().unwrap().stats().unwrap().sleeps;
+    ///     let before = sleeps();
+    ///     for us in 1..=1_000 {
+    ///         sinew::go_local(move || sinew::sleep(Duration::from_micros(us)).unwrap());
+    ///     }
+    ///     sinew::sleep(Duration::from_millis(20)).unwrap();
+    ///     assert!(sleeps() - before < 20);
+    /// });
+    /// ```
+    pub fn timer_slack(mut self, slack: Duration) -> Self {
+        self.timer_slack = Slack::of_ns(clock::to_ns(slack));
+        self
+    }
+
     /// Runs `f` with a scheduler of this thread, see [`Scheduler::anchor`].
     ///
     /// # Panics
@@ -148,7 +187,8 @@ impl SchedulerBuilder {
         let to_io = |error: sinew_context::stack::StackError| RunError::Io(io::Error::other(error));
         overflow::install().map_err(to_io)?;
         let _alternate_stack = alternate_stack().map_err(to_io)?;
-        let scheduler = Scheduler::new(self.post_limit, stack_plan).map_err(RunError::Io)?;
+        let scheduler =
+            Scheduler::new(self.post_limit, stack_plan, self.timer_slack).map_err(RunError::Io)?;
         let anchor = Anchor::set(&scheduler);
         // Caught, so that whatever ends `f`, everything has ended before the scheduler goes.
         let result = catch_to_pass_on(|| f(&scheduler));
@@ -214,6 +254,7 @@ impl Scheduler {
             post_limit: LIMIT_DEFAULT,
             stack: Choice::default(),
             stack_cache: None,
+            timer_slack: Slack::FINE,
         }
     }
 

@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 use crate::inspect::Deadlock;
 use crate::scheduler::body::{drop_payload, drop_quietly};
+use crate::scheduler::object::SchedulerBuilder;
 use crate::scheduler::{Scheduler, Until, current, exit, forced, spawn};
 use crate::stack::StackError;
 
@@ -105,10 +106,7 @@ impl std::error::Error for RunError {
 /// ```
 #[track_caller]
 pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
-    match try_run(f) {
-        Ok(value) => value,
-        Err(error) => error.raise(),
-    }
+    Scheduler::builder().run(f)
 }
 
 /// As [`run`], with an error where that would panic for a reason of its own.
@@ -124,8 +122,7 @@ pub fn run<F: FnOnce() -> T, T>(f: F) -> T {
 /// With the panic of `f`, or with the first panic that nobody joined.
 #[track_caller]
 pub fn try_run<F: FnOnce() -> T, T>(f: F) -> Result<T, RunError> {
-    let place = Location::caller();
-    Scheduler::builder().try_anchor(|scheduler| scheduler.run_first(f, place))?
+    Scheduler::builder().try_run(f)
 }
 
 /// As [`run`], for a closure whose value is the exit code of a program: if [`crate::exit_all`] is called its code is
@@ -156,6 +153,40 @@ pub fn run_code<F: FnOnce() -> i32>(f: F) -> i32 {
     match ended.flatten() {
         Ok(code) => code,
         Err(error) => error.raise(),
+    }
+}
+
+impl SchedulerBuilder {
+    /// As [`run`], with a scheduler that is set up like this.
+    ///
+    /// # Suspends
+    ///
+    /// Never: it blocks the thread, which runs the coroutines meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// As for [`run`], and for a stack or guard size out of range.
+    #[track_caller]
+    pub fn run<F: FnOnce() -> T, T>(self, f: F) -> T {
+        match self.try_run(f) {
+            Ok(value) => value,
+            Err(error) => error.raise(),
+        }
+    }
+
+    /// As [`try_run`], with a scheduler that is set up like this.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_run`]; besides [`RunError::Invalid`] for a stack or guard size out of range. `f` has not run then.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of `f`, or with the first panic that nobody joined.
+    #[track_caller]
+    pub fn try_run<F: FnOnce() -> T, T>(self, f: F) -> Result<T, RunError> {
+        let place = Location::caller();
+        self.try_anchor(|scheduler| scheduler.run_first(f, place))?
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Deadlines are [`Instant`]s. A timer never fires early. It fires at the first look at the clock after its deadline, which
 //! is rounded up so that timers of about the same time are one wake: by 1/1024 of the wait, no more than half a millisecond, and at least
-//! to a multiple of 1,024 ns.
+//! to a multiple of 1,024 ns. [`SchedulerBuilder::timer_slack`](crate::SchedulerBuilder::timer_slack) makes that more, so that fewer wakes do.
 
 mod timer;
 

@@ -72,7 +72,9 @@ impl Timer {
     #[track_caller]
     #[inline]
     pub fn after(duration: Duration, f: impl FnOnce() + 'static) -> Self {
-        Self::arm(clock::after_ns(duration), f)
+        let now_ns = clock::now_ns();
+        let deadline_ns = now_ns.saturating_add(clock::to_ns(duration));
+        Self::arm(deadline_ns, || now_ns, f)
     }
 
     /// Runs `f` on this thread's scheduler at `deadline`, or at its next look at the clock if that has passed.
@@ -87,13 +89,17 @@ impl Timer {
     #[track_caller]
     #[inline]
     pub fn at(deadline: Instant, f: impl FnOnce() + 'static) -> Self {
-        Self::arm(clock::instant_ns(deadline), f)
+        Self::arm(clock::instant_ns(deadline), clock::now_ns, f)
     }
 
     #[track_caller]
     #[inline]
-    fn arm(deadline_ns: u64, f: impl FnOnce() + 'static) -> Self {
-        match current::with_scheduler(|scheduler| Alarm::arm(scheduler, deadline_ns, f)) {
+    fn arm(deadline_ns: u64, now_ns: impl FnOnce() -> u64, f: impl FnOnce() + 'static) -> Self {
+        let armed = current::with_scheduler(|scheduler| {
+            scheduler.tell_time(now_ns);
+            Alarm::arm(scheduler, deadline_ns, f)
+        });
+        match armed {
             Some(alarm) => Self { alarm },
             None => panic!("a timer was armed outside of sinew::run: no scheduler on this thread"),
         }

@@ -405,12 +405,14 @@ fn ends_of_closures_with<T: Copy + Send + 'static>(
     let make = || {
         let carried = Ballast(drops.clone(), ballast);
         Task::new(move |_| {
+            let carried = &carried;
             let place = (&raw const carried.1).addr();
             assert_eq!(place % align_of::<T>(), 0, "it is aligned");
             Outcome::Success(number(&carried.1))
         })
     };
     let (task, future) = make();
+    assert_eq!(drops.load(SeqCst), 0);
     task.run();
     assert_eq!(drops.load(SeqCst), 1, "gone before its future");
     assert_eq!(future.get().unwrap().unwrap(), &7);
@@ -435,7 +437,10 @@ fn ends_of_closures_with<T: Copy + Send + 'static>(
     let pool = TaskPool::builder().threads(1).build().unwrap();
     pool.close();
     let carried = Ballast(drops.clone(), ballast);
-    let refused = pool.submit(move |_| Outcome::Success(number(&carried.1)));
+    let refused = pool.submit(move |_| {
+        let carried = &carried;
+        Outcome::Success(number(&carried.1))
+    });
     let body = refused.unwrap_err().into_inner();
     assert_eq!(drops.load(SeqCst), 4);
     drop(body);

@@ -2,11 +2,16 @@
 //!
 //! The counted pointer is `sinew`'s own; it is compiled here with loom's atomics.
 #![cfg(loom)]
-#![expect(unsafe_code, reason = "changes a cell of which it is the only owner")]
+#![expect(
+    unsafe_code,
+    reason = "changes a cell, and uses a place, of which it is the only owner"
+)]
 
 #[allow(dead_code, reason = "used as it is in its own crate")]
 #[path = "../../sinew/src/future/counted.rs"]
 mod counted;
+
+use std::ptr::NonNull;
 
 use counted::Counted;
 use loom::cell::UnsafeCell;
@@ -139,3 +144,38 @@ fn a_reference_made_meanwhile_keeps_the_value() {
         assert_eq!(drops.load(SeqCst), 1);
     });
 }
+
+/// As a task is ended: its closure lies beside the promise, is read by the thread that runs it, and goes before the promise does.
+#[test]
+fn what_lies_beside_is_its_users_alone() {
+    loom::model(|| {
+        let drops = Arc::new(AtomicU32::new(0));
+        let beside = Value::new(&drops);
+        let (promise, future) = Counted::pair_beside(RawPromise::new(), beside);
+        let (promise, future): (Promise, Promise) = (Sent(promise), Sent(future));
+        let raw = Raw(promise.0.into_raw());
+        let completing = {
+            let drops = drops.clone();
+            thread::spawn(move || {
+                let raw = raw;
+                // SAFETY: from `into_raw` of this type, once.
+                let promise: Promise = Sent(unsafe { Counted::from_raw(raw.0) });
+                // SAFETY: made with a `Value`.
+                let beside = unsafe { promise.0.beside::<Value>() };
+                // SAFETY: only this thread uses it, and reads it once.
+                drop(unsafe { beside.read() });
+                complete(&promise, &drops);
+                drop(promise);
+            })
+        };
+        drop(future);
+        completing.join().unwrap();
+        assert_eq!(drops.load(SeqCst), 2, "the one beside and the value");
+    });
+}
+
+/// A promise on its way to who completes it.
+struct Raw(NonNull<()>);
+
+// SAFETY: what it points to may be sent.
+unsafe impl Send for Raw {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 
 use sinew::coroutine::{arena, error};
 use sinew::future::{PromiseState, TaskError};
-use sinew::task::{Outcome, Task, TaskContext, TaskEnd};
+use sinew::task::{Outcome, Task, TaskContext, TaskEnd, TaskPool};
 use sinew::{CancelToken, Error, ErrorKind, WaitError, go_local, run, spawn_local, yield_now};
 
 /// Counts its drops.
@@ -382,4 +382,78 @@ fn an_unwind_by_force_cancels_the_task_and_goes_on() {
     assert_eq!(drops.load(SeqCst), 1);
     let future = futures.lock().unwrap().take().unwrap();
     assert_eq!(future.state(), PromiseState::Cancelled);
+}
+
+/// Counts its drops, beside something that makes a closure large, or asks for its alignment.
+struct Ballast<T>(Arc<AtomicUsize>, T);
+
+impl<T> Drop for Ballast<T> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Aligned(u8);
+
+fn ends_of_closures_with<T: Copy + Send + 'static>(
+    ballast: T,
+    number: impl Fn(&T) -> usize + Copy + Send + 'static,
+) {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let make = || {
+        let carried = Ballast(drops.clone(), ballast);
+        Task::new(move |_| {
+            let carried = &carried;
+            let place = (&raw const carried.1).addr();
+            assert_eq!(place % align_of::<T>(), 0, "it is aligned");
+            Outcome::Success(number(&carried.1))
+        })
+    };
+    let (task, future) = make();
+    assert_eq!(drops.load(SeqCst), 0);
+    task.run();
+    assert_eq!(drops.load(SeqCst), 1, "gone before its future");
+    assert_eq!(future.get().unwrap().unwrap(), &7);
+    let (task, future) = make();
+    task.cancel();
+    assert_eq!(
+        (drops.load(SeqCst), future.state()),
+        (2, PromiseState::Cancelled)
+    );
+    let (task, future) = make();
+    drop(task);
+    assert_eq!(
+        (drops.load(SeqCst), future.state()),
+        (3, PromiseState::Closed)
+    );
+    // The future goes first.
+    let (task, future) = make();
+    drop(future);
+    std::thread::spawn(move || task.run()).join().unwrap();
+    assert_eq!(drops.load(SeqCst), 4);
+    // One that is refused comes back whole.
+    let pool = TaskPool::builder().threads(1).build().unwrap();
+    pool.close();
+    let carried = Ballast(drops.clone(), ballast);
+    let refused = pool.submit(move |_| {
+        let carried = &carried;
+        Outcome::Success(number(&carried.1))
+    });
+    let body = refused.unwrap_err().into_inner();
+    assert_eq!(drops.load(SeqCst), 4);
+    drop(body);
+    assert_eq!(drops.load(SeqCst), 5);
+}
+
+#[test]
+fn closures_of_all_sizes_are_called_and_dropped_once() {
+    ends_of_closures_with((), |()| 7);
+    ends_of_closures_with([7_usize; 1], |all| all[0]);
+    // With the pointer to the counter just what lies beside the promise, and more.
+    ends_of_closures_with([7_usize; 15], |all| all[14]);
+    ends_of_closures_with([7_usize; 16], |all| all[15]);
+    ends_of_closures_with([7_usize; 1_000], |all| all[999]);
+    ends_of_closures_with(Aligned(7), |aligned| usize::from(aligned.0));
 }

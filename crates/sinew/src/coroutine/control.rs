@@ -26,7 +26,7 @@ mod ending;
 mod starting;
 
 use std::any::TypeId;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
 use std::ops::Deref;
@@ -789,7 +789,7 @@ impl Control {
         // SAFETY: a field's address; the anchor's thread, and the body does not run: nobody writes there.
         let inner = unsafe { &raw const (*self.pair()).inner };
         // SAFETY: as above; it was written at the latest when the body suspended.
-        let context = unsafe { UnsafeCell::raw_get(inner).read() };
+        let context = unsafe { std::cell::UnsafeCell::raw_get(inner).read() };
         (context, self.limit.get()..self.base.get())
     }
 

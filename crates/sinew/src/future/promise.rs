@@ -13,15 +13,16 @@
 
 use std::error::Error as StdError;
 use std::future::{Future, IntoFuture};
+use std::mem::{self, ManuallyDrop};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
-use std::{mem, ptr};
 
 use sinew_core::sync::{Callbacks, RawPromise};
 use sinew_core::wait::{Kind, Polled};
@@ -165,6 +166,16 @@ struct Inner<T> {
 }
 
 impl<T> Inner<T> {
+    fn new(token: OnceLock<CancelToken>) -> Self {
+        Self {
+            raw: RawPromise::new(),
+            producers: AtomicUsize::new(1),
+            looked: AtomicBool::new(false),
+            token,
+            executor: AtomicUsize::new(0),
+        }
+    }
+
     fn identity(&self) -> *const () {
         ptr::from_ref(self).cast()
     }
@@ -263,19 +274,45 @@ impl<T> Promise<T> {
     /// The two sides of a value to come.
     #[must_use]
     pub fn new() -> (Self, SharedFuture<T>) {
-        Self::with_requests(OnceLock::new())
+        let (inner, second) = Counted::pair(Inner::new(OnceLock::new()));
+        (Self { inner }, SharedFuture { inner: second })
     }
 
-    /// The same, where a token of requests to stop may be there already.
-    pub(crate) fn with_requests(token: OnceLock<CancelToken>) -> (Self, SharedFuture<T>) {
-        let (inner, second) = Counted::pair(Inner {
-            raw: RawPromise::new(),
-            producers: AtomicUsize::new(1),
-            looked: AtomicBool::new(false),
-            token,
-            executor: AtomicUsize::new(0),
-        });
+    /// The same, where a token of requests to stop may be there already, and something is kept beside the promise: see
+    /// [`beside`](Self::beside).
+    pub(crate) fn with_requests<X>(
+        token: OnceLock<CancelToken>,
+        beside: X,
+    ) -> (Self, SharedFuture<T>) {
+        let (inner, second) = Counted::pair_beside(Inner::new(token), beside);
         (Self { inner }, SharedFuture { inner: second })
+    }
+
+    /// What is kept beside the promise, for the one that uses it. Nobody else drops it.
+    ///
+    /// # Safety
+    ///
+    /// The promise was made with such a thing.
+    pub(crate) unsafe fn beside<X>(&self) -> NonNull<X> {
+        // SAFETY: as the caller says.
+        unsafe { self.inner.beside() }
+    }
+
+    /// The promise as a pointer, for [`from_raw`](Self::from_raw).
+    pub(crate) fn into_raw(self) -> NonNull<()> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once; `this` is not dropped.
+        unsafe { ptr::read(&raw const this.inner) }.into_raw()
+    }
+
+    /// # Safety
+    ///
+    /// The pointer came from [`into_raw`](Self::into_raw) of this type, and makes one promise at a time.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        Self {
+            // SAFETY: as the caller says.
+            inner: unsafe { Counted::from_raw(raw) },
+        }
     }
 
     /// Brings the value. Who waits is woken; callbacks are called here.

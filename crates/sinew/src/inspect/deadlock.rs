@@ -118,7 +118,8 @@ impl fmt::Display for Cycle {
 /// `select!` of tasks alone, or for the end of a pool or a worker that they drop. Room and tasks are held up if all threads
 /// of the executor wait so, its end if one of them does. That is a cycle of one thread of each. So it is if a pool's
 /// threads all wait for tasks of their own pool. The end of a group is seen where its `wait` is called, not where its
-/// [`done`](crate::task::TaskGroup::done) is waited for; coroutines that wait for pools and workers are not seen.
+/// [`done`](crate::task::TaskGroup::done) is waited for. Not seen are coroutines that wait for pools and workers, since whatever else runs on their
+/// thread may go on and help, and a [`block_on`](crate::block_on), which anything that has its waker may end: both are in the listing and in a dump.
 ///
 /// They are found from any thread, whatever schedulers the members are of, and whatever else goes on beside them. If nothing else
 /// does, [`crate::run`] ends with a report of its own ([`Deadlock`]).

@@ -21,17 +21,16 @@ use crate::task::{IntoOutcome, SubmitError, TaskContext};
 
 /// A task that is accepted and has not started.
 struct Start {
-    work: Option<Box<dyn Work>>,
+    work: Option<Work>,
 }
 
 impl Start {
     /// Runs the task, in its coroutine.
     fn run(mut self) {
-        if let Some(mut work) = self.work.take() {
-            work.decide(Order::Run, Host::default());
-            if let Some(payload) = work.publish() {
-                resume_unwind(payload);
-            }
+        if let Some(work) = self.work.take()
+            && let Some(payload) = work.end(Order::Run, Host::default(), &mut |_| {})
+        {
+            resume_unwind(payload);
         }
     }
 }
@@ -39,7 +38,7 @@ impl Start {
 impl Drop for Start {
     /// It does not start: because it was asked to stop, or because the scheduler is closed.
     fn drop(&mut self) {
-        let Some(mut work) = self.work.take() else {
+        let Some(work) = self.work.take() else {
             return;
         };
         let order = if work.is_unwanted() {
@@ -50,9 +49,8 @@ impl Drop for Start {
                 "the scheduler was closed before the task started",
             ))
         };
-        work.decide(order, Host::default());
         // What does not run is not unwound by force.
-        if let Some(payload) = work.publish() {
+        if let Some(payload) = work.end(order, Host::default(), &mut |_| {}) {
             drop_payload(payload);
         }
     }
@@ -151,7 +149,9 @@ where
     let posted = scheduler.post(move || {
         let job = theirs.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(work) = job else { return };
-        let start = Start { work: Some(work) };
+        let start = Start {
+            work: Some(work.forget()),
+        };
         // If it is refused the scheduler is closed, and the drop of what comes back ends the task.
         let spawned = Builder::new()
             .cancel_parent(&parent)

@@ -2,16 +2,25 @@
 //!
 //! Owns: the closure until it is called or dropped, then the outcome until it is published. Thread: whoever has the job.
 //!
+//! The closure lies in the promise's block: a task is one allocation, which its submitter, who has the future, makes and most often
+//! frees. So memory seldom goes from one thread's cache of the allocator to another's.
+//!
 //! Invariants
 //! - I1. The closure is called at most once, and dropped once, in an estate of its own.
 //! - I2. The outcome is decided once, after the closure and everything in the estate are gone; the future ends with it.
-//! - I3. Nothing unwinds out of `decide` and `publish`.
-#![expect(unsafe_code, reason = "takes the value of an exit")]
+//! - I3. Nothing unwinds out of `end`.
+//! - I4. Who has the job, as a [`Job`] or as a [`Work`], has the promise's one producer, and nobody else looks at the closure's place.
+#![expect(
+    unsafe_code,
+    reason = "keeps the closure in the promise's block; takes the value of an exit"
+)]
 
 use std::any::Any;
 use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use sinew_core::sync::JobEnd;
@@ -36,38 +45,66 @@ pub(crate) enum Order {
     Fail(Error),
 }
 
-/// A job whose types are forgotten.
-pub(crate) trait Work: Send {
+/// A job whose types are forgotten: what [`Job::forget`] makes.
+pub(crate) struct Work {
+    promise: NonNull<()>,
+    table: &'static Table,
+}
+
+/// What can be done with a job. Each is called with a pointer from [`Promise::into_raw`].
+struct Table {
+    is_unwanted: unsafe fn(NonNull<()>) -> bool,
+    end: unsafe fn(NonNull<()>, Order, Host<'_>, &mut dyn FnMut(JobEnd)) -> Option<Payload>,
+    abandon: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: made of jobs whose closures and values are `Send`.
+unsafe impl Send for Work {}
+
+impl Work {
     /// Whether it was asked to stop. Fires nothing and calls nothing of the user's: for use under a lock.
-    fn is_unwanted(&self) -> bool;
+    pub(crate) fn is_unwanted(&self) -> bool {
+        // SAFETY: the job's own pointer and table.
+        unsafe { (self.table.is_unwanted)(self.promise) }
+    }
 
-    /// Brings the job to its end, which is not published yet.
-    fn decide(&mut self, order: Order, host: Host<'_>) -> JobEnd;
-
-    /// Ends the future. Returns a forced unwind that went through the closure, for the caller to go on with.
-    fn publish(self: Box<Self>) -> Option<Payload>;
+    /// Brings the job to its end. `ended` is told of that, then the future ends. Returns a forced unwind that went through the closure,
+    /// for the caller to go on with.
+    pub(crate) fn end(
+        self,
+        order: Order,
+        host: Host<'_>,
+        ended: &mut dyn FnMut(JobEnd),
+    ) -> Option<Payload> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the job's own pointer and table; it is not used again.
+        unsafe { (this.table.end)(this.promise, order, host, ended) }
+    }
 }
 
-/// See the file's head.
+impl Drop for Work {
+    fn drop(&mut self) {
+        // SAFETY: the job's own pointer and table; it is not used again.
+        unsafe { (self.table.abandon)(self.promise) };
+    }
+}
+
+/// A closure and its promise, in one block of memory, see the file's head. Whoever has this has the closure.
 pub(crate) struct Job<F, R: IntoOutcome> {
-    body: Option<F>,
-    outcome: Option<Outcome<R::Value>>,
-    promise: Option<Promise<R::Value>>,
-    /// Whether the closure was called.
-    has_begun: bool,
-    forced: Option<Payload>,
+    promise: ManuallyDrop<Promise<R::Value>>,
+    types: PhantomData<(F, fn() -> R)>,
 }
 
-impl<F, R> Job<F, R>
-where
-    F: FnOnce(&TaskContext<'_>) -> R,
-    R: IntoOutcome,
-{
+/// Closures that are larger get a block of their own: that one goes when they do, though the future be kept.
+const BESIDE_MAX: usize = 128;
+
+impl<F, R: IntoOutcome> Job<F, R> {
+    /// Whether the closure is in the promise's block itself.
+    const IS_BESIDE: bool = size_of::<F>() <= BESIDE_MAX && align_of::<F>() <= 16;
+
     /// A job and its future; cancelling `parent` asks it to stop.
-    pub(crate) fn new(
-        parent: Option<&CancelToken>,
-        body: F,
-    ) -> (Box<Self>, SharedFuture<R::Value>) {
+    #[inline]
+    pub(crate) fn new(parent: Option<&CancelToken>, body: F) -> (Self, SharedFuture<R::Value>) {
         Self::with_requests(
             parent
                 .map(CancelToken::child)
@@ -77,89 +114,143 @@ where
     }
 
     /// The same, where this is the token of requests to stop.
-    pub(crate) fn with_token(token: CancelToken, body: F) -> (Box<Self>, SharedFuture<R::Value>) {
+    pub(crate) fn with_token(token: CancelToken, body: F) -> (Self, SharedFuture<R::Value>) {
         Self::with_requests(OnceLock::from(token), body)
     }
 
-    fn with_requests(
-        requests: OnceLock<CancelToken>,
-        body: F,
-    ) -> (Box<Self>, SharedFuture<R::Value>) {
-        let (promise, future) = Promise::with_requests(requests);
-        let job = Box::new(Self {
-            body: Some(body),
-            outcome: None,
-            promise: Some(promise),
-            has_begun: false,
-            forced: None,
-        });
+    #[inline]
+    fn with_requests(requests: OnceLock<CancelToken>, body: F) -> (Self, SharedFuture<R::Value>) {
+        let (promise, future) = if Self::IS_BESIDE {
+            Promise::with_requests(requests, body)
+        } else {
+            Promise::with_requests(requests, Box::new(body))
+        };
+        let job = Self {
+            promise: ManuallyDrop::new(promise),
+            types: PhantomData,
+        };
         (job, future)
     }
 
+    /// The closure and the promise.
+    #[inline]
+    fn into_parts(self) -> (F, Promise<R::Value>) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once; `this` is not dropped.
+        let promise = unsafe { ManuallyDrop::take(&mut this.promise) };
+        let body = if Self::IS_BESIDE {
+            // SAFETY: made with it.
+            let body = unsafe { promise.beside::<F>() };
+            // SAFETY: it is there as long as there is the job, which ends here.
+            unsafe { body.read() }
+        } else {
+            // SAFETY: made with it.
+            let body = unsafe { promise.beside::<Box<F>>() };
+            // SAFETY: as above.
+            *unsafe { body.read() }
+        };
+        (body, promise)
+    }
+
     /// The closure of a job that was not accepted.
-    pub(crate) fn into_body(mut self) -> F {
-        match self.body.take() {
-            Some(body) => body,
-            None => unreachable!("only a job that was accepted is decided"),
-        }
+    pub(crate) fn into_body(self) -> F {
+        let (body, promise) = self.into_parts();
+        complete(promise, Err(TaskError::Closed), Begun::No);
+        body
+    }
+
+    /// Whether it was asked to stop. Fires nothing and calls nothing of the user's: for use under a lock.
+    #[inline]
+    pub(crate) fn is_unwanted(&self) -> bool {
+        let token = self.promise.requests().get();
+        token.is_some_and(CancelToken::has_fired)
+    }
+}
+
+impl<F, R: IntoOutcome> Drop for Job<F, R> {
+    /// One that nobody decided: its future is closed.
+    fn drop(&mut self) {
+        let this = Self {
+            // SAFETY: taken once: this is the drop.
+            promise: ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut self.promise) }),
+            types: PhantomData,
+        };
+        let (body, promise) = this.into_parts();
+        TaskEstate::within(|_| drop_unrun(body));
+        complete(promise, Err(TaskError::Closed), Begun::No);
     }
 }
 
 impl<F, R> Job<F, R>
 where
-    F: FnOnce(&TaskContext<'_>) -> R,
-    R: IntoOutcome + 'static,
-{
-    /// Runs the closure. What it left in the estate is there still.
-    fn call(&mut self, body: F, host: Host<'_>, estate: &Estate) -> Outcome<R::Value> {
-        self.has_begun = true;
-        let Some(promise) = &self.promise else {
-            unreachable!("a job is decided before it is published")
-        };
-        let context = TaskContext::new(promise.requests(), host, estate);
-        let called = catch_unwind(AssertUnwindSafe(|| body(&context).into_outcome()));
-        let payload = match called {
-            Ok(outcome) => return outcome,
-            Err(payload) if forced::is_forced(&*payload) => {
-                self.forced = Some(payload);
-                return Outcome::Cancelled;
-            }
-            Err(payload) => payload,
-        };
-        // SAFETY: the bound says so.
-        match unsafe { exit::land_as::<R>(payload, true) } {
-            Ok(result) => match catch_unwind(AssertUnwindSafe(|| result.into_outcome())) {
-                Ok(outcome) => outcome,
-                Err(payload) => Outcome::Failed(of_panic(payload)),
-            },
-            Err(payload) => Outcome::Failed(of_panic(payload)),
-        }
-    }
-}
-
-impl<F, R> Work for Job<F, R>
-where
     F: FnOnce(&TaskContext<'_>) -> R + Send,
     R: IntoOutcome + 'static,
     R::Value: Send,
 {
-    fn is_unwanted(&self) -> bool {
-        let promise = self.promise.as_ref();
-        promise.is_some_and(|promise| {
-            let token = promise.requests().get();
-            token.is_some_and(CancelToken::has_fired)
-        })
+    const TABLE: &Table = &Table {
+        is_unwanted: Self::is_unwanted_raw,
+        end: Self::end_raw,
+        abandon: Self::abandon_raw,
+    };
+
+    /// The same job, whose types are forgotten.
+    #[inline]
+    pub(crate) fn forget(self) -> Work {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once; `this` is not dropped.
+        let promise = unsafe { ManuallyDrop::take(&mut this.promise) };
+        Work {
+            promise: promise.into_raw(),
+            table: Self::TABLE,
+        }
     }
 
-    fn decide(&mut self, order: Order, host: Host<'_>) -> JobEnd {
-        let is_cancelled = self.is_asked_to_stop(host);
-        let Some(body) = self.body.take() else {
-            unreachable!("a job is decided once")
-        };
-        let future = self.promise.as_ref().map_or(ptr::null(), Promise::identity);
-        let outcome = TaskEstate::within_of(host.identity.0, future, |estate| {
+    /// # Safety
+    ///
+    /// The pointer is that of a [`Work`] which such a job became, and makes one job at a time.
+    #[inline]
+    unsafe fn remember(promise: NonNull<()>) -> Self {
+        Self {
+            // SAFETY: as the caller says.
+            promise: ManuallyDrop::new(unsafe { Promise::from_raw(promise) }),
+            types: PhantomData,
+        }
+    }
+
+    unsafe fn is_unwanted_raw(promise: NonNull<()>) -> bool {
+        // SAFETY: as the table's user says; the job is not dropped here.
+        let job = ManuallyDrop::new(unsafe { Self::remember(promise) });
+        job.is_unwanted()
+    }
+
+    unsafe fn end_raw(
+        promise: NonNull<()>,
+        order: Order,
+        host: Host<'_>,
+        ended: &mut dyn FnMut(JobEnd),
+    ) -> Option<Payload> {
+        // SAFETY: as the table's user says.
+        unsafe { Self::remember(promise) }.end(order, host, ended)
+    }
+
+    unsafe fn abandon_raw(promise: NonNull<()>) {
+        // SAFETY: as the table's user says.
+        drop(unsafe { Self::remember(promise) });
+    }
+
+    /// As [`Work::end`].
+    fn end(self, order: Order, host: Host<'_>, ended: &mut dyn FnMut(JobEnd)) -> Option<Payload> {
+        let is_cancelled = is_asked_to_stop(&self.promise, host);
+        let (body, promise) = self.into_parts();
+        let mut begun = Begun::No;
+        let mut forced = None;
+        let outcome = TaskEstate::within_of(host.identity.0, promise.identity(), |estate| {
             let outcome = match order {
-                Order::Run if !is_cancelled => self.call(body, host, estate),
+                Order::Run if !is_cancelled => {
+                    begun = Begun::Yes;
+                    let context = TaskContext::new(promise.requests(), host, estate);
+                    call(body, &context, &mut forced)
+                }
                 Order::Run | Order::Cancel => {
                     drop_unrun(body);
                     Outcome::Cancelled
@@ -171,89 +262,79 @@ where
             };
             settle(estate, outcome)
         });
-        let end = match &outcome {
-            Outcome::Success(_) => JobEnd::Succeeded,
-            Outcome::Failed(_) => JobEnd::Failed,
-            Outcome::Cancelled => JobEnd::Cancelled,
-        };
-        if end == JobEnd::Cancelled {
-            self.pass_cause_on(host);
-        }
-        self.outcome = Some(outcome);
-        end
-    }
-
-    fn publish(mut self: Box<Self>) -> Option<Payload> {
-        let result = match self.outcome.take()? {
-            Outcome::Success(value) => Ok(value),
-            Outcome::Failed(error) => Err(TaskError::Failed(error)),
-            Outcome::Cancelled => Err(TaskError::Cancelled),
-        };
-        let promise = self.promise.take()?;
-        let begun = self.begun();
-        // Nobody else completes it. If nobody has the future any more the value is dropped here.
-        let completed = catch_unwind(AssertUnwindSafe(|| {
-            drop(promise.complete_as(result, begun))
-        }));
-        if let Err(payload) = completed {
-            unhandled::report_contained(0, payload);
-        }
-        self.forced.take()
-    }
-}
-
-impl<F, R: IntoOutcome> Job<F, R> {
-    fn begun(&self) -> Begun {
-        match self.has_begun {
-            true => Begun::Yes,
-            false => Begun::No,
-        }
-    }
-
-    fn is_asked_to_stop(&self, host: Host<'_>) -> bool {
-        let own = self.promise.as_ref().is_some_and(|promise| {
-            let Some(token) = promise.requests().get() else {
-                return false;
-            };
-            // A token that is due fires here, and may call what panics.
-            catch_unwind(AssertUnwindSafe(|| {
-                token.catch_up() || token.is_cancelled()
-            }))
-            .unwrap_or_else(|payload| {
-                unhandled::report_contained(0, payload);
-                true
-            })
-        });
-        own || host.has_stopped()
-    }
-
-    /// The future tells why it was cancelled, also if it was with the whole executor.
-    fn pass_cause_on(&self, host: Host<'_>) {
-        let Some(promise) = &self.promise else { return };
-        if let Some(cause) = host.cause()
-            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
-                promise.cancel_token().fire(cause);
-            }))
-        {
-            unhandled::report_contained(0, payload);
-        }
-    }
-}
-
-impl<F, R: IntoOutcome> Drop for Job<F, R> {
-    fn drop(&mut self) {
-        // One that nobody decided: its future is closed.
-        if let Some(body) = self.body.take() {
-            TaskEstate::within(|_| drop_unrun(body));
-        }
-        if let Some(promise) = self.promise.take() {
-            let closed = catch_unwind(AssertUnwindSafe(|| {
-                drop(promise.complete_as(Err(TaskError::Closed), Begun::No));
-            }));
-            if let Err(payload) = closed {
-                unhandled::report_contained(0, payload);
+        let (end, result) = match outcome {
+            Outcome::Success(value) => (JobEnd::Succeeded, Ok(value)),
+            Outcome::Failed(error) => (JobEnd::Failed, Err(TaskError::Failed(error))),
+            Outcome::Cancelled => {
+                pass_cause_on(&promise, host);
+                (JobEnd::Cancelled, Err(TaskError::Cancelled))
             }
+        };
+        ended(end);
+        complete(promise, result, begun);
+        forced
+    }
+}
+
+/// Runs the closure. What it left in the estate is there still.
+fn call<F, R>(body: F, context: &TaskContext<'_>, forced: &mut Option<Payload>) -> Outcome<R::Value>
+where
+    F: FnOnce(&TaskContext<'_>) -> R,
+    R: IntoOutcome + 'static,
+{
+    let called = catch_unwind(AssertUnwindSafe(|| body(context).into_outcome()));
+    let payload = match called {
+        Ok(outcome) => return outcome,
+        Err(payload) if forced::is_forced(&*payload) => {
+            *forced = Some(payload);
+            return Outcome::Cancelled;
         }
+        Err(payload) => payload,
+    };
+    // SAFETY: the bound says so.
+    match unsafe { exit::land_as::<R>(payload, true) } {
+        Ok(result) => match catch_unwind(AssertUnwindSafe(|| result.into_outcome())) {
+            Ok(outcome) => outcome,
+            Err(payload) => Outcome::Failed(of_panic(payload)),
+        },
+        Err(payload) => Outcome::Failed(of_panic(payload)),
+    }
+}
+
+/// Ends the future. If nobody has it any more the value is dropped here.
+#[inline]
+fn complete<T>(promise: Promise<T>, result: Result<T, TaskError>, begun: Begun) {
+    // Nobody else completes it.
+    let completed = catch_unwind(AssertUnwindSafe(|| {
+        drop(promise.complete_as(result, begun));
+    }));
+    if let Err(payload) = completed {
+        unhandled::report_contained(0, payload);
+    }
+}
+
+fn is_asked_to_stop<T>(promise: &Promise<T>, host: Host<'_>) -> bool {
+    let own = promise.requests().get().is_some_and(|token| {
+        // A token that is due fires here, and may call what panics.
+        catch_unwind(AssertUnwindSafe(|| {
+            token.catch_up() || token.is_cancelled()
+        }))
+        .unwrap_or_else(|payload| {
+            unhandled::report_contained(0, payload);
+            true
+        })
+    });
+    own || host.has_stopped()
+}
+
+/// The future tells why it was cancelled, also if it was with the whole executor.
+fn pass_cause_on<T>(promise: &Promise<T>, host: Host<'_>) {
+    if let Some(cause) = host.cause()
+        && let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
+            promise.cancel_token().fire(cause);
+        }))
+    {
+        unhandled::report_contained(0, payload);
     }
 }
 
@@ -325,7 +406,7 @@ impl From<JobEnd> for TaskEnd {
 /// assert_eq!(future.get().unwrap().unwrap(), &42);
 /// ```
 pub struct Task {
-    work: Box<dyn Work>,
+    work: Work,
 }
 
 impl Task {
@@ -338,6 +419,7 @@ impl Task {
         R::Value: Send,
     {
         let (work, future) = Job::new(None, body);
+        let work = work.forget();
         (Self { work }, future)
     }
 
@@ -350,6 +432,7 @@ impl Task {
         R::Value: Send,
     {
         let (work, future) = Job::new(Some(parent), body);
+        let work = work.forget();
         (Self { work }, future)
     }
 
@@ -412,9 +495,9 @@ impl Task {
         self.end(Order::Fail(error.into()), Host::default());
     }
 
-    fn end(mut self, order: Order, host: Host<'_>) -> TaskEnd {
-        let end = self.work.decide(order, host);
-        if let Some(payload) = self.work.publish() {
+    fn end(self, order: Order, host: Host<'_>) -> TaskEnd {
+        let mut end = JobEnd::Cancelled;
+        if let Some(payload) = self.work.end(order, host, &mut |how| end = how) {
             resume_unwind(payload);
         }
         end.into()

@@ -49,7 +49,7 @@ use submit::wait_for;
 
 /// What the handles, the workers and the finalizers of a pool have in common.
 pub(crate) struct Shared {
-    raw: RawPool<Box<dyn Work>, Release>,
+    raw: RawPool<Work, Release>,
     /// Fires when the pool is cancelled.
     stop: CancelToken,
     threads: usize,
@@ -90,11 +90,10 @@ impl Shared {
     }
 
     /// Ends jobs that were counted as cancelled, and says that they are published.
-    fn end_unrun(&self, jobs: impl IntoIterator<Item = Box<dyn Work>>) {
-        for mut job in jobs {
-            job.decide(Order::Cancel, self.host());
+    fn end_unrun(&self, jobs: impl IntoIterator<Item = Work>) {
+        for job in jobs {
             // What does not run is not unwound by force.
-            drop(job.publish());
+            drop(job.end(Order::Cancel, self.host(), &mut |_| {}));
         }
         self.raw.published();
     }

@@ -98,21 +98,32 @@ impl Shared {
         }
     }
 
-    fn offer<J: Work + 'static>(&self, job: Box<J>) -> Result<(), (Full, Box<J>)> {
+    #[inline]
+    fn offer<F, R>(&self, job: Job<F, R>) -> Result<(), (Full, Job<F, R>)>
+    where
+        F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
+        R: IntoOutcome + 'static,
+        R::Value: Send,
+    {
         self.raw.offer(job, |job| {
             let is_unwanted = job.is_unwanted();
-            (job, is_unwanted)
+            (job.forget(), is_unwanted)
         })
     }
 
     /// The queue was full.
     #[cold]
-    fn submit_slow<J: Work + 'static>(
+    fn submit_slow<F, R>(
         &self,
-        mut job: Box<J>,
+        mut job: Job<F, R>,
         patience: Patience,
         tokens: [Option<&CancelToken>; 2],
-    ) -> Result<(), (SubmitErrorKind, Box<J>)> {
+    ) -> Result<(), (SubmitErrorKind, Job<F, R>)>
+    where
+        F: FnOnce(&TaskContext<'_>) -> R + Send + 'static,
+        R: IntoOutcome + 'static,
+        R::Value: Send,
+    {
         if self.purge() {
             job = match self.offer(job) {
                 Ok(()) => return Ok(()),
@@ -125,7 +136,7 @@ impl Shared {
         };
         match self.wait_for_room(deadline_ns, tokens) {
             Ok(()) => {
-                self.fill(job);
+                self.fill(job.forget());
                 Ok(())
             }
             Err(kind) => Err((kind, job)),
@@ -135,7 +146,7 @@ impl Shared {
     /// Ends the queued jobs that were asked to stop; says whether there were any.
     pub(super) fn purge(&self) -> bool {
         let mark = CancelToken::fired_count();
-        let purged = self.raw.purge(mark, |job| job.is_unwanted());
+        let purged = self.raw.purge(mark, Work::is_unwanted);
         let has_some = !purged.is_empty();
         if has_some {
             self.end_unrun(purged);
@@ -144,8 +155,8 @@ impl Shared {
     }
 
     /// Queues a job in the place that is reserved for it.
-    fn fill(&self, job: Box<dyn Work>) {
-        if let Err(job) = self.raw.fill(job, |job| job.is_unwanted()) {
+    fn fill(&self, job: Work) {
+        if let Err(job) = self.raw.fill(job, Work::is_unwanted) {
             self.end_unrun([job]);
         }
     }

@@ -41,10 +41,9 @@ fn work(pool: &Shared, number: usize) {
             unreachable!("a plain thread outside of callbacks may wait")
         };
         match pool.raw.next(number, &party, was_busy, wait_a_moment) {
-            Next::Job(mut job) => {
-                let end = job.decide(Order::Run, pool.host());
-                pool.raw.ended(number, end);
-                if let Some(payload) = job.publish() {
+            Next::Job(job) => {
+                let mut ended = |end| pool.raw.ended(number, end);
+                if let Some(payload) = job.end(Order::Run, pool.host(), &mut ended) {
                     // A task that raised on what it had caught in a coroutine of its own.
                     drop_payload(payload);
                 }

@@ -23,7 +23,7 @@ pub(super) type Key = (u64, u64);
 
 /// A task with what has it cancelled.
 pub(super) struct Entry {
-    pub(super) work: Box<dyn Work>,
+    pub(super) work: Work,
     /// The listener at its token.
     pub(super) listener: Registration,
 }

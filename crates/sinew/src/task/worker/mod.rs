@@ -139,7 +139,7 @@ fn as_worker<R>(
 }
 
 /// Runs a task whose turn has come, on the worker's thread.
-fn run(work: Box<dyn Work>) {
+fn run(work: Work) {
     // SAFETY: not null inside of `as_worker`, which borrows it; nothing else sets it.
     let local = unsafe { current::worker().cast::<WorkerLocal>().as_ref() };
     match local {
@@ -262,7 +262,7 @@ impl WorkerHandle {
             |cell: &Mutex<Option<_>>| cell.lock().unwrap_or_else(PoisonError::into_inner).take();
         let posted = self.scheduler.post(move || {
             if let Some(job) = take(&theirs) {
-                run(job);
+                run(job.forget());
             }
         });
         let Err(refused) = posted else {
@@ -303,7 +303,7 @@ impl WorkerHandle {
             .shared
             .delayed
             .insert(key, (job, listener), |(work, listener)| Entry {
-                work,
+                work: work.forget(),
                 listener,
             });
         match accepted {

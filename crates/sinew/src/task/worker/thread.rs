@@ -72,14 +72,13 @@ fn end(entry: Entry, order: Order, local: &WorkerLocal) {
 }
 
 /// Runs a task, or ends it without, on the thread's plain stack.
-pub(super) fn finish(mut work: Box<dyn Work>, order: Order, local: &WorkerLocal) {
+pub(super) fn finish(work: Work, order: Order, local: &WorkerLocal) {
     let host = Host {
         stop: None,
         extra: Some(local),
         identity: Identity(ptr::null()),
     };
-    work.decide(order, host);
-    if let Some(payload) = work.publish() {
+    if let Some(payload) = work.end(order, host, &mut |_| {}) {
         // A task that raised on what it had caught in a coroutine of its own.
         drop_payload(payload);
     }

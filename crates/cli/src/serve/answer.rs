@@ -90,7 +90,7 @@ impl<'a> Answers<'a> {
     /// Answers a request whose body was read off, or why not; `keep` is whether the connection may stay.
     pub(super) fn give(
         &mut self,
-        request: &Request<'_, '_>,
+        request: &Request<'_>,
         read: Result<(), Status>,
         keep: bool,
     ) -> io::Result<Next> {
@@ -116,7 +116,7 @@ impl<'a> Answers<'a> {
     }
 
     /// Answers a GET or HEAD with what its target names.
-    fn send_named(&mut self, request: &Request<'_, '_>, frame: Frame<'_>) -> io::Result<Next> {
+    fn send_named(&mut self, request: &Request<'_>, frame: Frame<'_>) -> io::Result<Next> {
         let mut name = mem::take(&mut self.name);
         let next = match name.set(request.target) {
             Ok(()) => self.send_name(&mut name, request, frame),
@@ -135,7 +135,7 @@ impl<'a> Answers<'a> {
     fn send_name(
         &mut self,
         name: &mut Name,
-        request: &Request<'_, '_>,
+        request: &Request<'_>,
         frame: Frame<'_>,
     ) -> io::Result<Next> {
         match self.find(name)? {
@@ -170,7 +170,7 @@ impl<'a> Answers<'a> {
         name: &Name,
         file: &File,
         facts: &Facts,
-        request: &Request<'_, '_>,
+        request: &Request<'_>,
         frame: Frame<'_>,
     ) -> io::Result<Next> {
         match facts.validators.judge(request) {
@@ -334,7 +334,7 @@ impl OpenError {
 }
 
 /// The one range that is wanted, if the file is the one that it was meant for.
-fn range_of(request: &Request<'_, '_>, facts: &Facts) -> Option<Range> {
+fn range_of(request: &Request<'_>, facts: &Facts) -> Option<Range> {
     let wanted =
         request.has_range && request.method == Method::Get && facts.validators.fit_range(request);
     Range::parse(request.single("range").filter(|_| wanted)?)

@@ -310,7 +310,7 @@ const fn classes_of(byte: u8) -> u8 {
         _ => 0,
     };
     let of_host = match byte {
-        b'!' | b'$'..=b'.' | b':' | b';' | b'=' | b'[' | b']' | b'_' | b'~' if byte != b',' => HOST,
+        b'!' | b'$'..=b'+' | b'-' | b'.' | b':' | b';' | b'=' | b'[' | b']' | b'_' | b'~' => HOST,
         _ => 0,
     };
     let of_target = if byte.is_ascii_graphic() && byte != b'#' {

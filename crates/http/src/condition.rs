@@ -100,7 +100,7 @@ pub enum Verdict {
 impl Validators {
     /// Looks at the preconditions in their order; `If-Range` is not among them.
     #[must_use]
-    pub fn judge(&self, request: &Request<'_, '_>) -> Verdict {
+    pub fn judge(&self, request: &Request<'_>) -> Verdict {
         if !request.is_conditional {
             return Verdict::Proceed;
         }
@@ -127,7 +127,7 @@ impl Validators {
 
     /// Whether a range of this representation is what the client wants; without `If-Range` it is.
     #[must_use]
-    pub fn fit_range(&self, request: &Request<'_, '_>) -> bool {
+    pub fn fit_range(&self, request: &Request<'_>) -> bool {
         if !request.is_conditional || request.values("if-range").next().is_none() {
             return true;
         }
@@ -139,12 +139,7 @@ impl Validators {
     }
 
     /// Whether one of the tags of a header is ours; `None` if there is no such header.
-    fn listed(
-        &self,
-        request: &Request<'_, '_>,
-        name: &str,
-        comparison: Comparison,
-    ) -> Option<bool> {
+    fn listed(&self, request: &Request<'_>, name: &str, comparison: Comparison) -> Option<bool> {
         let mut values = request.values(name).peekable();
         values.peek()?;
         // All of them are read: a list that is malformed at its end is malformed.

@@ -171,7 +171,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// It is longer than the limit says.
-    pub fn new(request: &Request<'_, '_>, limits: &Limits) -> Result<Option<Self>, Status> {
+    pub fn new(request: &Request<'_>, limits: &Limits) -> Result<Option<Self>, Status> {
         match request.body {
             Body::Length(0) => Ok(None),
             Body::Length(length) if length > limits.body_bytes => Err(Status::ContentTooLarge),

@@ -20,7 +20,7 @@
 //! Invariants
 //! - I1. The answer to a sequence of bytes does not depend on how it is cut into pieces.
 //! - I2. What has two readings is refused, and nothing after it is read as a request.
-//! - I3. Nothing is allocated for a request of at most [`HEADERS_INLINE`] header lines, once the buffers have their size.
+//! - I3. Nothing is allocated for a request, once the buffers have their size.
 
 mod chunked;
 mod condition;
@@ -39,7 +39,7 @@ pub use date::Date;
 pub use head::Extent;
 pub use input::{BodyReader, Input, Limits, Reading};
 pub use range::{Range, Slice};
-pub use request::{Body, HEADERS_INLINE, Method, Request, Slots};
+pub use request::{Body, Method, Request};
 pub use response::ResponseHead;
 pub use serve::{End, Reply, Sent, serve};
 pub use status::Status;

@@ -1,7 +1,7 @@
 //! What a request's head says.
 //!
-//! Owns: the reading of a complete head, and every reason to refuse one. The grammar of header lines
-//! is `httparse`'s; what this file adds is strictness where two readings are possible.
+//! Owns: the reading of a complete head, in one pass, and every reason to refuse one. It is strict where two readings are possible.
+//! Nothing is kept of the header lines that are not asked for by every request: who asks for another reads them anew.
 //!
 //! Invariants:
 //! - I1: a [`Request`] has exactly one reading of where its body ends. Both framings at once, lengths
@@ -10,14 +10,10 @@
 //!
 //! Source: RFC 9110, RFC 9112 (sections 3, 5 and 6).
 
-use std::fmt;
-use std::mem::MaybeUninit;
+use memchr::memchr;
 
 use crate::head::Extent;
 use crate::status::Status;
-
-/// How many header lines a request may have without an allocation for it.
-pub const HEADERS_INLINE: usize = 48;
 
 /// A method, as far as a server of files tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,38 +42,9 @@ pub enum Body {
     Chunked,
 }
 
-/// Where the header lines of one request are kept while it is looked at.
-pub struct Slots<'a> {
-    inline: [MaybeUninit<httparse::Header<'a>>; HEADERS_INLINE],
-    more: Vec<httparse::Header<'a>>,
-}
-
-impl fmt::Debug for Slots<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Slots").finish_non_exhaustive()
-    }
-}
-
-impl Default for Slots<'_> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Slots<'_> {
-    /// Empty ones.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            inline: [const { MaybeUninit::uninit() }; HEADERS_INLINE],
-            more: Vec::new(),
-        }
-    }
-}
-
 /// A request that is well formed.
 #[derive(Debug)]
-pub struct Request<'h, 'a> {
+pub struct Request<'a> {
     /// The request line, as it came.
     pub line: &'a [u8],
     /// The method.
@@ -96,7 +63,8 @@ pub struct Request<'h, 'a> {
     pub is_conditional: bool,
     /// Whether there is a header `Range`.
     pub has_range: bool,
-    headers: &'h [httparse::Header<'a>],
+    /// The header lines with their ends, without the empty one. All of them are well formed.
+    lines: &'a [u8],
 }
 
 /// The header lines that matter to every request, gathered.
@@ -114,16 +82,18 @@ struct Fields<'a> {
     conditional: bool,
 }
 
-impl<'h, 'a> Request<'h, 'a> {
+impl<'a> Request<'a> {
     /// Reads a head that ends with its empty line and has the size that was found.
     ///
     /// # Errors
     /// Why it is refused. Its body's end is unknown then: the connection must be closed after the answer.
-    pub fn parse(head: &'a [u8], extent: Extent, slots: &'h mut Slots<'a>) -> Result<Self, Status> {
-        let line = head.get(..extent.request_line).ok_or(Status::BadRequest)?;
+    pub fn parse(head: &'a [u8], extent: Extent) -> Result<Self, Status> {
+        let Some((line, [b'\r', b'\n', lines @ ..])) = head.split_at_checked(extent.request_line)
+        else {
+            return Err(Status::BadRequest);
+        };
         let (method, target, old) = request_line(line)?;
-        let headers = parse_lines(head, extent, slots)?;
-        let fields = Fields::gather(headers)?;
+        let (fields, lines) = Fields::gather(lines)?;
         if fields.hosts > 1 || (fields.hosts == 0 && !old) || !is_host(fields.host) {
             return Err(Status::BadRequest);
         }
@@ -143,17 +113,21 @@ impl<'h, 'a> Request<'h, 'a> {
             waits_to_send,
             is_conditional: fields.conditional,
             has_range: fields.range,
-            headers,
+            lines,
         })
     }
 
     /// The values of every header of that name, in their order, without the white space around them.
-    pub fn values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'h, 'a, 'n> {
-        let named = move |line: &&httparse::Header<'a>| line.name.eq_ignore_ascii_case(name);
-        self.headers
-            .iter()
-            .filter(named)
-            .map(|line| line.value.trim_ascii())
+    pub fn values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        let mut rest = self.lines;
+        let lines = std::iter::from_fn(move || {
+            let (line, after) = rest.split_at_checked(memchr(b'\n', rest)? + 1)?;
+            rest = after;
+            line.split_at_checked(memchr(b':', line)?)
+        });
+        let named = lines.filter(|(of, _)| of.eq_ignore_ascii_case(name.as_bytes()));
+        // Without the colon.
+        named.map(|(_, value)| value[1..].trim_ascii())
     }
 
     /// The value of a header that must stand there once to count.
@@ -165,42 +139,59 @@ impl<'h, 'a> Request<'h, 'a> {
     }
 }
 
-/// Has the header lines read by the grammar.
-fn parse_lines<'h, 'a>(
-    head: &'a [u8],
-    extent: Extent,
-    slots: &'h mut Slots<'a>,
-) -> Result<&'h [httparse::Header<'a>], Status> {
-    let Slots { inline, more } = slots;
-    let parsed = if extent.headers <= HEADERS_INLINE {
-        let mut parsed = httparse::Request::new(&mut []);
-        let outcome = parsed.parse_with_uninit_headers(head, inline);
-        (outcome, &*parsed.headers)
-    } else {
-        more.resize(extent.headers, httparse::EMPTY_HEADER);
-        let mut parsed = httparse::Request::new(more);
-        let outcome = parsed.parse(head);
-        (outcome, &*parsed.headers)
-    };
-    match parsed {
-        (Ok(httparse::Status::Complete(length)), headers) if length == head.len() => Ok(headers),
-        _ => Err(Status::BadRequest),
+/// Takes the bytes of a class from the beginning.
+#[inline]
+fn take(bytes: &[u8], class: u8) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|&byte| !is(byte, class));
+    bytes.split_at(end.unwrap_or(bytes.len()))
+}
+
+/// How many bytes from the beginning may stand in a value: all up to a control character, but for tabs.
+#[inline]
+fn value_length(bytes: &[u8]) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let mut at = 0;
+    while let Some(chunk) = bytes[at..].first_chunk() {
+        let word = u64::from_le_bytes(*chunk);
+        // The highest bit of each byte that is less than a space, or DEL. What is borrowed spoils only bytes behind such a one.
+        let low = word.wrapping_sub(EACH * 0x20) & !word;
+        let other = word ^ (EACH * 0x7f);
+        let delete = other.wrapping_sub(EACH) & !other;
+        let found = (low | delete) & (EACH * 0x80);
+        if found == 0 {
+            at += 8;
+            continue;
+        }
+        at += found.trailing_zeros() as usize / 8;
+        if bytes[at] != b'\t' {
+            return at;
+        }
+        at += 1;
     }
+    at + take(&bytes[at..], VALUE).0.len()
+}
+
+/// Takes one header line: its name, its value without the white space around, and what follows.
+#[inline]
+fn header_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (name, [b':', rest @ ..]) = take(bytes, TOKEN) else {
+        return None;
+    };
+    let (value, [b'\r', b'\n', rest @ ..]) = rest.split_at(value_length(rest)) else {
+        return None;
+    };
+    (!name.is_empty()).then_some((name, value.trim_ascii(), rest))
 }
 
 /// Splits the request line: method, target, and whether the version is 1.0.
 fn request_line(line: &[u8]) -> Result<(Method, &[u8], bool), Status> {
-    let mut parts = line.split(|&byte| byte == b' ');
-    let (Some(method), Some(target), Some(version), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
+    let (method, [b' ', rest @ ..]) = take(line, TOKEN) else {
         return Err(Status::BadRequest);
     };
-    if method.is_empty() || !method.iter().copied().all(is_token) {
+    let (target, [b' ', version @ ..]) = take(rest, TARGET) else {
         return Err(Status::BadRequest);
-    }
-    let graphic = |&byte: &u8| byte.is_ascii_graphic() && byte != b'#';
-    if target.is_empty() || !target.iter().all(graphic) {
+    };
+    if method.is_empty() || target.is_empty() {
         return Err(Status::BadRequest);
     }
     let old = match version {
@@ -223,13 +214,16 @@ fn request_line(line: &[u8]) -> Result<(Method, &[u8], bool), Status> {
 }
 
 impl<'a> Fields<'a> {
-    fn gather(lines: &[httparse::Header<'a>]) -> Result<Self, Status> {
+    /// Reads all header lines and the empty one, which are all that there is. Returns the lines too.
+    fn gather(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
         let mut fields = Self::default();
-        for line in lines {
-            let value = line.value.trim_ascii();
-            let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+        let mut rest = bytes;
+        while rest != b"\r\n" {
+            let (name, value, after) = header_line(rest).ok_or(Status::BadRequest)?;
+            rest = after;
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
             // By length first: most lines are of no interest here.
-            match line.name.len() {
+            match name.len() {
                 4 if is("host") => {
                     fields.hosts += 1;
                     fields.host = value;
@@ -254,14 +248,13 @@ impl<'a> Fields<'a> {
                 6 if is("expect") => fields.expect = Some(value),
                 5 if is("range") => fields.range = true,
                 _ => {
-                    let name = line.name.as_bytes();
                     fields.conditional |= name
                         .get(..3)
                         .is_some_and(|start| start.eq_ignore_ascii_case(b"if-"));
                 }
             }
         }
-        Ok(fields)
+        Ok((fields, &bytes[..bytes.len() - rest.len()]))
     }
 
     // INVARIANT: I1.
@@ -284,15 +277,68 @@ fn length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// RFC 9110, section 5.6.2.
+/// Characters of a token: RFC 9110, section 5.6.2.
+const TOKEN: u8 = 1;
+/// Characters of a target: printable ASCII without `#`.
+const TARGET: u8 = 1 << 1;
+/// Characters of a host and a port.
+const HOST: u8 = 1 << 2;
+/// Characters of a value.
+const VALUE: u8 = 1 << 3;
+
+/// The classes of each byte.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0_u8;
+    loop {
+        classes[byte as usize] = classes_of(byte);
+        if byte == u8::MAX {
+            break classes;
+        }
+        byte += 1;
+    }
+};
+
+const fn classes_of(byte: u8) -> u8 {
+    let letter = if byte.is_ascii_alphanumeric() {
+        TOKEN | HOST
+    } else {
+        0
+    };
+    let of_token = match byte {
+        b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~' => TOKEN,
+        _ => 0,
+    };
+    let of_host = match byte {
+        b'!' | b'$'..=b'+' | b'-' | b'.' | b':' | b';' | b'=' | b'[' | b']' | b'_' | b'~' => HOST,
+        _ => 0,
+    };
+    let of_target = if byte.is_ascii_graphic() && byte != b'#' {
+        TARGET
+    } else {
+        0
+    };
+    let of_value = match byte {
+        b'\t' | b' '..=b'~' | 0x80.. => VALUE,
+        _ => 0,
+    };
+    letter | of_token | of_host | of_target | of_value
+}
+
+#[inline]
+fn is(byte: u8, class: u8) -> bool {
+    CLASSES[usize::from(byte)] & class != 0
+}
+
+/// Whether it is a character of a token.
+#[inline]
 pub(crate) fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    is(byte, TOKEN)
 }
 
 /// Whether these are characters of a host and a port; an empty host is allowed.
 fn is_host(host: &[u8]) -> bool {
-    host.iter()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(byte))
+    host.iter().all(|&byte| is(byte, HOST))
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::time::SystemTime;
 use crate::date::Date;
 use crate::status::Status;
 
+/// Room for most heads.
+const HEAD_BYTES: usize = 256;
+
 /// Header lines of one response, in the order they are added.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
@@ -13,7 +16,9 @@ pub struct ResponseHead<'a> {
 
 impl<'a> ResponseHead<'a> {
     /// Begins a head behind what `bytes` holds already.
+    #[inline]
     pub fn new(bytes: &'a mut Vec<u8>, status: Status, date: &Date) -> Self {
+        bytes.reserve(HEAD_BYTES);
         let mut head = Self { bytes };
         if status == Status::Ok {
             head.text("HTTP/1.1 200 OK\r\nDate: ");
@@ -30,11 +35,13 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Adds a line; `value` must hold no line end.
+    #[inline]
     pub fn line(&mut self, name: &str, value: &str) -> &mut Self {
         self.joined(name, &[value])
     }
 
     /// Adds a line whose value is in pieces, none of which may hold a line end.
+    #[inline]
     pub fn joined(&mut self, name: &str, values: &[&str]) -> &mut Self {
         self.text(name);
         self.text(": ");
@@ -64,6 +71,7 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Adds the length of the body.
+    #[inline]
     pub fn length(&mut self, bytes: u64) -> &mut Self {
         self.text("Content-Length: ");
         self.number(bytes);
@@ -84,6 +92,7 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Says whether the connection stays; HTTP/1.0 (`old`) wants to be told that it does.
+    #[inline]
     pub fn connection(&mut self, keep: bool, old: bool) -> &mut Self {
         match (keep, old) {
             (false, _) => self.line("Connection", "close"),
@@ -93,15 +102,22 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Adds the empty line.
+    #[inline]
     pub fn end(&mut self) {
         self.text("\r\n");
     }
 
+    #[inline]
     fn text(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
+    #[inline]
     fn number(&mut self, number: u64) {
+        if number < 10 {
+            self.bytes.push(b'0' + number as u8);
+            return;
+        }
         let mut digits = [0_u8; 20];
         let mut at = digits.len();
         let mut rest = number;

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use crate::date::Date;
 use crate::head::Extent;
 use crate::input::{BodyReader, Input, Limits, Reading};
-use crate::request::{Method, Request, Slots};
+use crate::request::{Method, Request};
 use crate::response::ResponseHead;
 use crate::status::Status;
 
@@ -46,7 +46,7 @@ pub struct Reply<'a> {
 pub struct Sent(());
 
 impl<'a> Reply<'a> {
-    fn to(request: &Request<'_, '_>, out: &'a mut Vec<u8>, date: &'a Date) -> Self {
+    fn to(request: &Request<'_>, out: &'a mut Vec<u8>, date: &'a Date) -> Self {
         Self {
             out,
             date,
@@ -77,7 +77,7 @@ impl<'a> Reply<'a> {
 pub fn serve<S, H>(stream: &mut S, limits: Limits, date: &Date, answer: H) -> io::Result<End>
 where
     S: Read + Write,
-    H: FnMut(&Request<'_, '_>, Reply<'_>) -> Sent,
+    H: FnMut(&Request<'_>, Reply<'_>) -> Sent,
 {
     let mut connection = Connection {
         stream,
@@ -118,12 +118,11 @@ struct Connection<'a, S, H> {
 impl<S, H> Connection<'_, S, H>
 where
     S: Read + Write,
-    H: FnMut(&Request<'_, '_>, Reply<'_>) -> Sent,
+    H: FnMut(&Request<'_>, Reply<'_>) -> Sent,
 {
     /// Answers the request whose head is pending.
     fn request(&mut self, extent: Extent) -> io::Result<Option<End>> {
-        let mut slots = Slots::new();
-        let parsed = Request::parse(self.input.head(extent), extent, &mut slots);
+        let parsed = Request::parse(self.input.head(extent), extent);
         let request = match parsed {
             Ok(request) => request,
             Err(status) => return self.refuse_head(status),
@@ -159,8 +158,7 @@ where
         if waits && self.input.pending().is_empty() {
             self.output.extend_from_slice(CONTINUE);
         }
-        let mut slots = Slots::new();
-        let request = match Request::parse(head, extent, &mut slots) {
+        let request = match Request::parse(head, extent) {
             Ok(request) => request,
             Err(status) => return self.refuse(status, false),
         };

@@ -90,7 +90,7 @@ impl<'a> Answers<'a> {
     /// Answers a request whose body was read off, or why not; `keep` is whether the connection may stay.
     pub(super) fn give(
         &mut self,
-        request: &Request<'_, '_>,
+        request: &Request<'_>,
         read: Result<(), Status>,
         keep: bool,
     ) -> io::Result<Next> {
@@ -116,7 +116,7 @@ impl<'a> Answers<'a> {
     }
 
     /// Answers a GET or HEAD with what its target names.
-    fn send_named(&mut self, request: &Request<'_, '_>, frame: Frame<'_>) -> io::Result<Next> {
+    fn send_named(&mut self, request: &Request<'_>, frame: Frame<'_>) -> io::Result<Next> {
         let mut name = mem::take(&mut self.name);
         let next = match name.set(request.target) {
             Ok(()) => self.send_name(&mut name, request, frame),
@@ -135,12 +135,12 @@ impl<'a> Answers<'a> {
     fn send_name(
         &mut self,
         name: &mut Name,
-        request: &Request<'_, '_>,
+        request: &Request<'_>,
         frame: Frame<'_>,
     ) -> io::Result<Next> {
         match self.find(name)? {
             Ok(Opened::File(..)) if name.folder => self.refuse(Status::NotFound, frame),
-            Ok(Opened::File(file, facts)) => self.send_file(name, &file, &facts, request, frame),
+            Ok(Opened::File(file, facts)) => self.send_file(name, file, &facts, request, frame),
             Ok(Opened::Folder(folder)) => {
                 let bytes = name.push(INDEX);
                 let index = self.find(name)?;
@@ -150,7 +150,7 @@ impl<'a> Answers<'a> {
                     return self.redirect(&name.folder_target(), frame);
                 }
                 if let Ok(Opened::File(file, facts)) = index {
-                    return self.send_file(name, &file, &facts, request, frame);
+                    return self.send_file(name, file, &facts, request, frame);
                 }
                 name.pop(bytes);
                 match index {
@@ -168,9 +168,22 @@ impl<'a> Answers<'a> {
     fn send_file(
         &mut self,
         name: &Name,
+        file: Arc<File>,
+        facts: &Facts,
+        request: &Request<'_>,
+        frame: Frame<'_>,
+    ) -> io::Result<Next> {
+        let next = self.put_file(name, &file, facts, request, frame);
+        self.service.files.done(file);
+        next
+    }
+
+    fn put_file(
+        &mut self,
+        name: &Name,
         file: &File,
         facts: &Facts,
-        request: &Request<'_, '_>,
+        request: &Request<'_>,
         frame: Frame<'_>,
     ) -> io::Result<Next> {
         match facts.validators.judge(request) {
@@ -233,14 +246,22 @@ impl<'a> Answers<'a> {
 
     fn send_listing(&mut self, name: &Name, folder: Found, frame: Frame<'_>) -> io::Result<Next> {
         self.outgoing.flush()?;
-        let (root, bytes) = (Arc::clone(self.service.files.folder()), name.bytes.clone());
-        let page = match rt::off_loop(move || listing::page(&root, &bytes, &folder)).flatten() {
+        let folder = Arc::new(folder);
+        let make = || {
+            let (root, folder) = (Arc::clone(self.service.files.folder()), Arc::clone(&folder));
+            let bytes = name.bytes.clone();
+            rt::off_loop(move || listing::page(&root, &bytes, &folder)).flatten()
+        };
+        let short = |error: &io::Error| matches!(reason(error), OpenError::Exhausted);
+        let page = match make() {
+            // Some of the descriptors are those of kept files.
+            Err(error) if short(&error) => self.service.files.forget().and_then(|()| make()),
+            page => page,
+        };
+        let page = match page {
             Ok(page) => page,
             Err(error) if rt::is_cancelled(&error) => return Err(error),
-            Err(error) => {
-                let error = Errno::from_io_error(&error).map_or(OpenError::Failed, OpenError::from);
-                return self.refuse(error.status(), frame);
-            }
+            Err(error) => return self.refuse(reason(&error).status(), frame),
         };
         let lines = [
             ("Content-Type", "text/html; charset=utf-8"),
@@ -323,6 +344,11 @@ impl<'a> Answers<'a> {
     }
 }
 
+/// Why the system did not do it.
+fn reason(error: &io::Error) -> OpenError {
+    Errno::from_io_error(error).map_or(OpenError::Failed, OpenError::from)
+}
+
 impl OpenError {
     fn status(&self) -> Status {
         match self {
@@ -334,7 +360,7 @@ impl OpenError {
 }
 
 /// The one range that is wanted, if the file is the one that it was meant for.
-fn range_of(request: &Request<'_, '_>, facts: &Facts) -> Option<Range> {
+fn range_of(request: &Request<'_>, facts: &Facts) -> Option<Range> {
     let wanted =
         request.has_range && request.method == Method::Get && facts.validators.fit_range(request);
     Range::parse(request.single("range").filter(|_| wanted)?)

@@ -19,7 +19,7 @@ use std::mem;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sinew_http::{Body, BodyReader, Extent, Method, Reading, Request, Slots, Status};
+use sinew_http::{Body, BodyReader, Extent, Method, Reading, Request, Status};
 
 use super::Service;
 use super::answer::{Answers, Frame};
@@ -171,9 +171,8 @@ impl<'a> Connection<'a> {
 
     /// Answers the request whose head is pending.
     fn answer(&mut self, extent: Extent) -> io::Result<Next> {
-        let mut slots = Slots::new();
         let head = self.incoming.input.head(extent);
-        let request = match Request::parse(head, extent, &mut slots) {
+        let request = match Request::parse(head, extent) {
             Ok(request) => request,
             Err(status) => return self.refuse_unread(status),
         };
@@ -192,8 +191,7 @@ impl<'a> Connection<'a> {
         kept.clear();
         kept.extend_from_slice(self.incoming.input.head(extent));
         self.incoming.input.consume(extent.bytes);
-        let mut slots = Slots::new();
-        let request = match Request::parse(&kept, extent, &mut slots) {
+        let request = match Request::parse(&kept, extent) {
             Ok(request) => request,
             Err(status) => return self.refuse_unread(status),
         };
@@ -209,7 +207,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Reads the body off. `Err(None)` means that the client went away in the middle.
-    fn read_body(&mut self, request: &Request<'_, '_>) -> io::Result<Result<(), Option<Status>>> {
+    fn read_body(&mut self, request: &Request<'_>) -> io::Result<Result<(), Option<Status>>> {
         let mut body = match BodyReader::new(request, &self.service.limits) {
             Ok(None) => return Ok(Ok(())),
             Ok(Some(body)) => body,

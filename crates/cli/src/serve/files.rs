@@ -90,11 +90,7 @@ impl Files {
                 Some(opened) => return Ok(Ok(opened)),
                 None => Some(found),
             },
-            // Some of the descriptors are its own.
-            Some(Err(OpenError::Exhausted)) => {
-                self.forget();
-                None
-            }
+            Some(Err(OpenError::Exhausted)) => None,
             Some(Err(error)) => return Ok(Err(error)),
             None => None,
         };
@@ -110,10 +106,24 @@ impl Files {
         Some(Opened::File(Arc::clone(&kept.file), kept.facts))
     }
 
-    // INVARIANT: I1.
     fn open(&self, name: &[u8], found: Option<Found>) -> io::Result<Result<Opened, OpenError>> {
+        match self.try_open(name, found, self.make_room(name))? {
+            // Some of the descriptors are its own.
+            Err(OpenError::Exhausted) if !self.kept.borrow().is_empty() => {
+                self.try_open(name, None, self.all())
+            }
+            opened => Ok(opened),
+        }
+    }
+
+    // INVARIANT: I1.
+    fn try_open(
+        &self,
+        name: &[u8],
+        found: Option<Found>,
+        left_out: Vec<Kept>,
+    ) -> io::Result<Result<Opened, OpenError>> {
         let (folder, owned) = (Arc::clone(&self.folder), name.to_vec());
-        let left_out = self.make_room(name);
         let opened = rt::off_loop(move || {
             drop(left_out);
             look_and_open(&folder, &owned, found)
@@ -130,14 +140,19 @@ impl Files {
 
     fn keep(&self, name: &[u8], found: &Found, file: File) -> Opened {
         let (file, facts) = (Arc::new(file), found.facts());
-        if self.limit > 0 {
+        // Others may have filled the room that was made.
+        let is_room = self.kept.borrow().len() < self.limit;
+        if is_room || self.kept.borrow().contains_key(name) {
             let kept = Kept {
                 file: Arc::clone(&file),
                 facts,
                 version: found.version(),
                 wanted: Cell::new(true),
             };
-            let _of_another = self.kept.borrow_mut().insert(name.to_vec(), kept);
+            let of_another = self.kept.borrow_mut().insert(name.to_vec(), kept);
+            if let Some(of_another) = of_another {
+                self.done(of_another.file);
+            }
         }
         Opened::File(file, facts)
     }
@@ -150,9 +165,14 @@ impl Files {
         }
         let unwanted = self.unwanted();
         match unwanted.is_empty() {
-            true => self.kept.take().into_values().collect(),
+            true => self.all(),
             false => unwanted,
         }
+    }
+
+    /// Takes out all.
+    fn all(&self) -> Vec<Kept> {
+        self.kept.take().into_values().collect()
     }
 
     /// Takes out what nobody has asked for since the last time.
@@ -162,30 +182,48 @@ impl Files {
         unwanted.map(|(_, kept)| kept).collect()
     }
 
-    /// Closes what nobody has asked for since the last time. Closing can be long: it ends a file that has no name any more.
+    /// Closes what nobody has asked for since the last time.
     ///
     /// # Errors
     /// A cancel.
     // INVARIANT: I3.
     pub(super) fn sweep(&self) -> io::Result<()> {
-        let unwanted = self.unwanted();
-        if unwanted.is_empty() {
-            return Ok(());
-        }
-        match rt::off_loop(move || drop(unwanted)) {
-            Err(error) if rt::is_cancelled(&error) => Err(error),
-            _ => Ok(()),
-        }
+        close(self.unwanted())
     }
 
     /// Closes all that are kept, because descriptors are short.
-    pub(super) fn forget(&self) {
-        drop(self.kept.take());
+    ///
+    /// # Errors
+    /// A cancel.
+    pub(super) fn forget(&self) -> io::Result<()> {
+        close(self.all())
+    }
+
+    /// A request has no more use for a file.
+    // INVARIANT: I1. Whoever closes a file last that has no name any more ends it.
+    pub(super) fn done(&self, file: Arc<File>) {
+        let Some(file) = Arc::into_inner(file) else {
+            return;
+        };
+        if rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_nlink == 0) {
+            rt::go_local(move || drop(rt::off_loop(move || drop(file))));
+        }
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.kept.borrow().len()
+    }
+}
+
+/// Closes these. That can be long: it ends a file that has no name any more.
+fn close(kept: Vec<Kept>) -> io::Result<()> {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    match rt::off_loop(move || drop(kept)) {
+        Err(error) if rt::is_cancelled(&error) => Err(error),
+        _ => Ok(()),
     }
 }
 

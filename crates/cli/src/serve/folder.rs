@@ -67,6 +67,8 @@ pub(super) struct Version {
     device: u64,
     inode: u64,
     size: i64,
+    /// A tick of the clock is long enough to take a right away.
+    rights: (u32, u32, u32),
     modified: (i64, u64),
     touched: (i64, u64),
 }
@@ -101,6 +103,7 @@ impl Found {
             device: st_dev,
             inode: st_ino,
             size: st_size,
+            rights: (stat.st_mode, stat.st_uid, stat.st_gid),
             modified: (stat.st_mtime, stat.st_mtime_nsec),
             touched: (stat.st_ctime, stat.st_ctime_nsec),
         }

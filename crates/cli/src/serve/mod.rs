@@ -257,7 +257,7 @@ impl Server {
                     Trouble::OneClient => {}
                     // If it is cancelled, so is the next `accept`, which ends the loop.
                     Trouble::Shortage => {
-                        self.service.files.forget();
+                        let _cancelled = self.service.files.forget();
                         let _cancelled = rt::sleep(ACCEPT_PAUSE);
                     }
                     Trouble::Listener => {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::Input;
-use crate::request::Slots;
 
 const NOW: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
@@ -16,14 +15,13 @@ fn ours() -> Validators {
     }
 }
 
-fn with<T>(method: &str, lines: &str, f: impl FnOnce(&Request<'_, '_>) -> T) -> T {
+fn with<T>(method: &str, lines: &str, f: impl FnOnce(&Request<'_>) -> T) -> T {
     let head = format!("{method} / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let mut input = Input::new(crate::Limits::default());
     input.room()[..head.len()].copy_from_slice(head.as_bytes());
     input.add(head.len());
     let extent = input.find_head().expect("well formed").expect("whole");
-    let mut slots = Slots::new();
-    f(&Request::parse(input.head(extent), extent, &mut slots).expect("well formed"))
+    f(&Request::parse(input.head(extent), extent).expect("well formed"))
 }
 
 fn judge(lines: &str) -> Verdict {

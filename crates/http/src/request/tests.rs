@@ -1,5 +1,7 @@
 //! Tables of heads, accepted and refused.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::{Input, Limits};
 
@@ -19,8 +21,7 @@ fn parse(head: &str) -> Result<Seen, Status> {
         Some(extent) if extent.bytes == head.len() => extent,
         _ => return Err(Status::BadRequest),
     };
-    let mut slots = Slots::new();
-    let request = Request::parse(input.head(extent), extent, &mut slots)?;
+    let request = Request::parse(input.head(extent), extent)?;
     Ok(Seen {
         body: request.body,
         keep_alive: request.keep_alive,
@@ -194,7 +195,7 @@ fn expectations() {
 
 #[test]
 fn many_header_lines() {
-    for count in [HEADERS_INLINE - 1, HEADERS_INLINE, 98] {
+    for count in [2, 47, 48, 98] {
         let lines: String = (1..count).map(|n| format!("A{n}: b\r\n")).collect();
         assert!(with(&lines).is_ok(), "{count}");
         assert!(
@@ -204,4 +205,107 @@ fn many_header_lines() {
     }
     let lines = "A: b\r\n".repeat(100);
     assert_eq!(with(&lines), Err(Status::HeaderFieldsTooLarge));
+}
+
+#[test]
+fn values_are_found_by_name_in_their_order() {
+    let head = b"GET / HTTP/1.1\r\nHost: a\r\nx-a:1\r\nX-A: \t2: \t \r\nX-AB: 3\r\nX-A:\r\n\r\n";
+    let mut input = Input::new(Limits::default());
+    input.room()[..head.len()].copy_from_slice(head);
+    input.add(head.len());
+    let extent = input.find_head().expect("well formed").expect("whole");
+    let request = Request::parse(input.head(extent), extent).expect("well formed");
+    let values: Vec<_> = request.values("X-a").collect();
+    assert_eq!(values, [b"1".as_slice(), b"2:", b""]);
+    assert_eq!(request.single("x-ab"), Some(b"3".as_slice()));
+    assert_eq!(request.single("x-a"), None);
+    assert_eq!(request.single("x"), None);
+}
+
+/// A head of pieces that are right or nearly so.
+fn heads() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![
+        4 => b'a'..=b'z',
+        1 => any::<u8>(),
+        1 => prop::sample::select(b"\t \r\x7f\x1f \x80:\"(),/".to_vec()),
+    ];
+    let name = prop::collection::vec(byte.clone(), 0..4);
+    let value = prop::collection::vec(byte, 0..40);
+    let colon = prop::sample::select(vec![":", ": ", " :", "", ":\t"]);
+    let line = (name, colon, value).prop_map(|(name, colon, value)| {
+        [&name, colon.as_bytes(), &value, b"\r\n".as_slice()].concat()
+    });
+    prop::collection::vec(line, 0..4).prop_map(|lines| {
+        let lines = lines.concat();
+        [b"GET / HTTP/1.1\r\nHost: a\r\n".as_slice(), &lines, b"\r\n"].concat()
+    })
+}
+
+proptest! {
+    /// What `httparse` says of header lines is the reference; the request lines are right.
+    #[test]
+    fn reads_header_lines_as_another_parser_does(head in heads()) {
+        let mut input = Input::new(Limits::default());
+        input.room()[..head.len()].copy_from_slice(&head);
+        input.add(head.len());
+        // A head may end early, at a line that is empty.
+        let Ok(Some(extent)) = input.find_head() else {
+            return Ok(());
+        };
+        let head = input.head(extent);
+        let mut lines = [httparse::EMPTY_HEADER; 8];
+        let mut reference = httparse::Request::new(&mut lines);
+        let expected = reference.parse(head);
+        let lines = head.get(extent.request_line + 2..).expect("there");
+        match Fields::gather(lines) {
+            Err(_) => prop_assert!(expected.is_err(), "{}", head.escape_ascii()),
+            Ok(_) => {
+                let whole = httparse::Status::Complete(head.len());
+                prop_assert_eq!(expected, Ok(whole), "{}", head.escape_ascii());
+                let mut rest = lines;
+                for line in &*reference.headers {
+                    let (name, value, after) = header_line(rest).expect("well formed");
+                    prop_assert_eq!(name, line.name.as_bytes());
+                    prop_assert_eq!(value, line.value.trim_ascii());
+                    rest = after;
+                }
+                prop_assert_eq!(rest, b"\r\n");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_byte_has_the_classes_of_the_grammar() {
+    for byte in 0..=u8::MAX {
+        let token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let host = byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(&byte);
+        let target = byte.is_ascii_graphic() && byte != b'#';
+        let value = byte == b'\t' || !byte.is_ascii_control();
+        assert_eq!(is(byte, TOKEN), token, "{byte:#x}");
+        assert_eq!(is(byte, HOST), host, "{byte:#x}");
+        assert_eq!(is(byte, TARGET), target, "{byte:#x}");
+        assert_eq!(is(byte, VALUE), value, "{byte:#x}");
+    }
+}
+
+#[test]
+fn a_value_ends_at_the_first_control_character() {
+    for length in 0..40 {
+        for end in 0..=length {
+            for byte in 0..=u8::MAX {
+                let mut bytes = [b' ', b'~', 0x80, 0xff, b'\t'].repeat(8);
+                bytes.truncate(length);
+                if end < length {
+                    bytes[end] = byte;
+                }
+                let expected = if end == length || is(byte, VALUE) {
+                    length
+                } else {
+                    end
+                };
+                assert_eq!(value_length(&bytes), expected, "{length} {end} {byte:#x}");
+            }
+        }
+    }
 }

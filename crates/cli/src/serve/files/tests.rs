@@ -88,7 +88,7 @@ fn what_nobody_asks_for_is_closed() {
 fn no_more_are_kept_than_may_be() {
     with_files(|_, files| {
         for limit in [0, 1, 2] {
-            files.forget();
+            files.forget().expect("not cancelled");
             let files = Files {
                 limit,
                 folder: Arc::clone(files.folder()),
@@ -98,6 +98,46 @@ fn no_more_are_kept_than_may_be() {
                 assert!(find(&files, name).is_some(), "{name}");
                 assert!(files.count() <= limit, "{limit}");
             }
+        }
+    });
+}
+
+#[test]
+fn no_more_are_kept_than_may_be_if_they_come_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in 0..20 {
+        fs::write(folder.path().join(name.to_string()), "text").expect("a file");
+    }
+    rt::run(|| {
+        let mut files = files_of(folder.path());
+        files.limit = 4;
+        let files = rt::Shared::new(files);
+        let ask = |name: usize| {
+            let files = rt::Shared::clone(&files);
+            rt::spawn_local(move || find(&files, &name.to_string()).is_some())
+        };
+        let asked: Vec<_> = (0..20).map(ask).collect();
+        for one in asked {
+            assert!(one.join().expect("no panic"));
+        }
+        assert!(files.count() <= 4, "{}", files.count());
+    });
+}
+
+#[test]
+fn a_deleted_file_that_is_done_with_is_closed() {
+    with_files(|folder, files| {
+        let (file, _) = find(&files, "a").expect("is there");
+        let watch = Arc::downgrade(&file);
+        fs::remove_file(folder.join("a")).expect("removes");
+        files.forget().expect("not cancelled");
+        let number = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&*file));
+        files.done(file);
+        assert!(watch.upgrade().is_none());
+        let link = format!("{}/{number}", "/proc/self/fd");
+        let is_open = || fs::read_link(&link).is_ok_and(|to| to.starts_with(folder));
+        while is_open() {
+            rt::yield_now().expect("not cancelled");
         }
     });
 }

@@ -82,6 +82,19 @@ impl<S: AsyncStream + Transport> TlsStream<S> {
             }
         }
     }
+
+    /// Sends all that there is to send, and lets go of the right to. What a reader of another thread has left for that meanwhile goes too;
+    /// if not all has been sent, the next call sees to it.
+    fn poll_out(
+        &self,
+        mut outgoing: MutexGuard<'_, Outgoing>,
+        watch: &mut Watch,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(&mut outgoing, watch, context))?;
+        self.let_go(outgoing);
+        Poll::Ready(Ok(()))
+    }
 }
 
 #[expect(private_interfaces, reason = "sealed: nobody else can name it")]
@@ -140,7 +153,7 @@ impl<S: AsyncStream + Transport> Sealed for TlsStream<S> {
         session.check()?;
         let len = session.put(buffer)?;
         drop(session);
-        match self.poll_drain(&mut outgoing, watch, context) {
+        match self.poll_out(outgoing, watch, context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             // It is taken on: a flush, or the write that comes next, sends the rest.
             _ => Poll::Ready(Ok(len)),
@@ -148,8 +161,8 @@ impl<S: AsyncStream + Transport> Sealed for TlsStream<S> {
     }
 
     fn poll_flush(&self, watch: &mut Watch, context: &Context<'_>) -> Poll<io::Result<()>> {
-        let mut outgoing = alone(&self.outgoing)?;
-        self.poll_drain(&mut outgoing, watch, context)
+        let outgoing = alone(&self.outgoing)?;
+        self.poll_out(outgoing, watch, context)
     }
 
     fn poll_close(&self, watch: &mut Watch, context: &Context<'_>) -> Poll<io::Result<()>> {

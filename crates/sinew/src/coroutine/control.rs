@@ -26,7 +26,9 @@ mod ending;
 mod starting;
 
 use std::any::TypeId;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
+#[cfg(feature = "backtrace")]
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
 use std::ops::Deref;

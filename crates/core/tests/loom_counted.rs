@@ -75,18 +75,21 @@ fn complete(promise: &Promise, drops: &Arc<AtomicU32>) {
     assert!(completed.is_ok(), "nobody else completes it");
 }
 
+/// A thread that completes it and goes.
+fn completing(promise: Promise, drops: &Arc<AtomicU32>) -> thread::JoinHandle<()> {
+    let drops = drops.clone();
+    thread::spawn(move || {
+        complete(&promise, &drops);
+        drop(promise);
+    })
+}
+
 #[test]
 fn the_last_reference_drops_what_the_completion_left() {
     loom::model(|| {
         let drops = Arc::new(AtomicU32::new(0));
         let (promise, future) = pair();
-        let completing = {
-            let drops = drops.clone();
-            thread::spawn(move || {
-                complete(&promise, &drops);
-                drop(promise);
-            })
-        };
+        let completing = completing(promise, &drops);
         drop(future);
         completing.join().unwrap();
         assert_eq!(drops.load(SeqCst), 1);
@@ -98,13 +101,7 @@ fn who_finds_itself_alone_takes_the_value_whole() {
     loom::model(|| {
         let drops = Arc::new(AtomicU32::new(0));
         let (promise, mut future) = pair();
-        let completing = {
-            let drops = drops.clone();
-            thread::spawn(move || {
-                complete(&promise, &drops);
-                drop(promise);
-            })
-        };
+        let completing = completing(promise, &drops);
         let taken = future.0.get_mut().map(|alone| alone.take());
         if let Some(taken) = &taken {
             assert!(taken.is_some(), "the producer is gone: it has completed it");
@@ -122,13 +119,7 @@ fn a_reference_made_meanwhile_keeps_the_value() {
     loom::model(|| {
         let drops = Arc::new(AtomicU32::new(0));
         let (promise, future) = pair();
-        let completing = {
-            let drops = drops.clone();
-            thread::spawn(move || {
-                complete(&promise, &drops);
-                drop(promise);
-            })
-        };
+        let completing = completing(promise, &drops);
         let other = Sent(future.0.clone());
         let looking = thread::spawn(move || {
             let seen = other.0.get().map(|value| {

@@ -196,6 +196,17 @@ fn one_that_was_told_of_a_value_that_went_away_keeps_its_turn() {
     );
 }
 
+/// A value comes at this wait of somebody's, and another is faster; not any more when one is reserved.
+fn overtake(channel: &Channel<u32>, wait: u32) {
+    channel.try_send(wait).unwrap();
+    let taken = channel.try_recv();
+    if wait <= OVERTAKEN_MAX {
+        assert_eq!(taken, Ok(wait - 1));
+    } else {
+        assert_eq!(taken, Err(TryRecv::Empty), "one is reserved for each");
+    }
+}
+
 /// A thread or coroutine that waits beside a value kept for a future which never looks is told of the next ones, and others take
 /// them.
 // contract: Y9
@@ -205,13 +216,7 @@ fn a_waiting_receiver_is_overtaken_a_bounded_number_of_times() {
     let mut forgotten = Future::starving(&channel);
     channel.try_send(0).unwrap();
     let party = ScriptParty::new(|now| {
-        channel.try_send(now.wait).unwrap();
-        let taken = channel.try_recv();
-        if now.wait <= OVERTAKEN_MAX {
-            assert_eq!(taken, Ok(now.wait - 1));
-        } else {
-            assert_eq!(taken, Err(TryRecv::Empty), "one is reserved for each");
-        }
+        overtake(&channel, now.wait);
     });
     assert_eq!(channel.recv(&party), Ok(OVERTAKEN_MAX));
     assert_eq!(party.waits(), OVERTAKEN_MAX + 1);
@@ -229,13 +234,7 @@ fn an_arm_is_overtaken_a_bounded_number_of_times() {
     channel.try_send(0).unwrap();
     let mut late = Future::new();
     let party = ScriptParty::new(|now| {
-        channel.try_send(now.wait).unwrap();
-        let taken = channel.try_recv();
-        if now.wait <= OVERTAKEN_MAX {
-            assert_eq!(taken, Ok(now.wait - 1));
-        } else {
-            assert_eq!(taken, Err(TryRecv::Empty), "one is reserved for each");
-        }
+        overtake(&channel, now.wait);
         if now.wait == 1 {
             assert!(late.poll(&channel).is_pending());
         }

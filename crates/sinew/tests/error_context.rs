@@ -424,6 +424,40 @@ fn conversions_keep_kind_code_and_place() {
 
 // contract: C13
 #[test]
+fn functions_of_io_end_by_the_errors_of_coroutines() {
+    fn refused() -> io::Result<()> {
+        sinew::Builder::new().go_local(|| ())?;
+        Ok(())
+    }
+    fn joined(cancelled: bool) -> io::Result<()> {
+        let handle = spawn_local(|| panic!("oh"));
+        if cancelled {
+            handle.cancel("before it runs");
+        }
+        handle.join()?;
+        Ok(())
+    }
+    let state = Error::from(refused().unwrap_err());
+    assert_eq!(state.kind(), ErrorKind::State);
+    run(|| {
+        let panicked = Error::from(joined(false).unwrap_err());
+        assert_eq!(panicked.kind(), ErrorKind::Panic);
+        assert!(sinew::is_cancelled(&joined(true).unwrap_err()));
+        let (sender, receiver) = sinew::sync::channel::bounded(1);
+        drop(receiver);
+        let send = || -> io::Result<()> { Ok(sender.send(1)?) };
+        assert_eq!(send().unwrap_err().kind(), io::ErrorKind::NotConnected);
+        let late =
+            io::Error::from(sinew::timeout(std::time::Duration::ZERO, sinew::park).unwrap_err());
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            io::Error::from(sinew::Closed).kind(),
+            io::ErrorKind::NotConnected
+        );
+    });
+}
+
+#[test]
 fn a_code_on_a_shared_error_leaves_the_other_copy() {
     let error = Error::caused_by(ErrorKind::Io, "outer", io::Error::other("inner"));
     let copy = error.clone();

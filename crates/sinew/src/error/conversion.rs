@@ -223,6 +223,39 @@ fn cause_of(error: io::Error) -> Option<Box<dyn StdError + Send + Sync>> {
     inner.source().is_some().then_some(inner)
 }
 
+/// Those that end a function of I/O by `?`: by way of an [`Error`], which can be had back.
+macro_rules! into_io {
+    ($([$($parameter:ident)?] $type:ty;)+) => {$(
+        impl$(<$parameter>)? From<$type> for io::Error {
+            /// As [`Error`]'s conversion, which the I/O error wraps.
+            #[track_caller]
+            fn from(error: $type) -> Self {
+                Error::from(error).into()
+            }
+        }
+    )+};
+}
+
+into_io! {
+    [] JoinError;
+    [F] SpawnError<F>;
+    [T] SendError<T>;
+}
+
+impl From<Closed> for io::Error {
+    /// As that of [`WaitError::Closed`].
+    fn from(_: Closed) -> Self {
+        WaitError::Closed.into()
+    }
+}
+
+impl From<Elapsed> for io::Error {
+    /// `TimedOut`, as that of [`WaitError::Timeout`].
+    fn from(_: Elapsed) -> Self {
+        WaitError::Timeout.into()
+    }
+}
+
 impl From<Error> for io::Error {
     /// An I/O error that wraps this one; it can be had back by `Error::from`.
     fn from(error: Error) -> Self {

@@ -24,7 +24,7 @@
 //!
 //! `run` returns when nothing is alive and no post waits. If its main closure panicked, or an anchor ends earlier, everything
 //! else is cancelled; what does not end within
-//! [`PATIENCE`] switches has a forced unwind raised at its waits; what swallows that
+//! [`PATIENCE`] rounds of the loop has a forced unwind raised at its waits; what swallows that
 //! [`SWALLOWED_MAX`] times is reported, and the process aborts: no coroutine outlives its anchor.
 #![expect(
     unsafe_code,

@@ -4,16 +4,16 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `outcome` | what a task can end with |
-//! | `context` | what a running task is lent |
+//! | `outcome` | what a task can end with: [`Outcome`], [`IntoOutcome`] |
+//! | `context` | what a running task is lent: [`TaskContext`] |
 //! | `job` | a task from its making to its end; [`Task`] is for executors of one's own |
-//! | `group` | futures of any origin that end together |
-//! | `coroutine` | tasks in coroutines |
-//! | `pool` | threads for tasks that block or compute |
-//! | `worker` | tasks on the loop of a thread that runs a scheduler, now and later |
-//! | `bridge` | a group and one of those in one step, a file for each |
-//! | `scope` | a group for the length of a closure, with a rule |
-//! | `refused` | a task that was not accepted |
+//! | `group` | futures of any origin that end together: [`TaskGroup`] |
+//! | `coroutine` | tasks in coroutines: [`spawn()`], [`spawn_on`], [`TaskGroup::spawn`] |
+//! | `pool` | threads for tasks that block or compute: [`TaskPool`] |
+//! | `worker` | tasks on the loop of a thread that runs a scheduler, now and later: [`Worker`] |
+//! | `bridge` | a group and one of those in one step, a file for each: [`TaskGroup::submit`] and its like |
+//! | `scope` | a group for the length of a closure, with a rule: [`scope()`] |
+//! | `refused` | a task that was not accepted: [`SubmitError`] |
 //!
 //! # A task's end
 //!

@@ -52,7 +52,36 @@ impl<T, E: Into<Error>> From<Result<T, E>> for Outcome<T> {
     }
 }
 
-/// What a task's function may return.
+/// What a task's function may return: `()`, a [`Result`], or an [`Outcome`], by which any value can be given.
+///
+/// The error of a `Result` has to become an [`Error`], as all of this crate's and `std::io::Error` do. One of your own says how:
+///
+/// ```
+/// use sinew::task::scope;
+/// use sinew::{Error, ErrorKind};
+///
+/// struct Missing(u32);
+///
+/// impl From<Missing> for Error {
+///     fn from(missing: Missing) -> Self {
+///         Self::new(ErrorKind::NotFound, format!("no page {}", missing.0))
+///     }
+/// }
+///
+/// sinew::run(|| {
+///     let failed = scope().all_succeed(|group| {
+///         group.spawn(|_| Err::<(), _>(Missing(7)))?;
+///         Ok(())
+///     });
+///     assert_eq!(failed.unwrap_err().message(), "no page 7");
+/// });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a task cannot return `{Self}`",
+    label = "returns `{Self}`",
+    note = "a task returns `()`, a `Result` whose error becomes a `sinew::Error` by `From`, or a `sinew::task::Outcome`: \
+            `Outcome::Success(value)` for a value alone"
+)]
 pub trait IntoOutcome {
     /// The value of a success.
     type Value;

@@ -23,6 +23,30 @@ use crate::sys::clock;
 ///
 /// A timer keeps no scheduler going: one whose time has not come when everything else has ended never runs.
 ///
+/// For something that is to happen again and again, a coroutine with a loop is plainer: its `sleep_until` keeps the pace however long a round
+/// takes, and a cancel ends it.
+///
+/// ```
+/// use std::time::Duration;
+/// use sinew::time::{now, sleep_until};
+///
+/// sinew::run(|| {
+///     let ticking = sinew::spawn_local(|| {
+///         let mut next = now();
+///         for number in 0.. {
+///             next += Duration::from_millis(1);
+///             if sleep_until(next).is_err() {
+///                 return number;
+///             }
+///         }
+///         unreachable!()
+///     });
+///     sinew::sleep(Duration::from_millis(20)).unwrap();
+///     ticking.cancel("enough");
+///     assert!(ticking.join().unwrap() > 0);
+/// });
+/// ```
+///
 /// It belongs to its thread:
 ///
 /// ```compile_fail,E0277

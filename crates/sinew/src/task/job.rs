@@ -51,10 +51,13 @@ pub(crate) struct Work {
     table: &'static Table,
 }
 
+/// Brings a job to its end, see [`Work::end`].
+type EndRaw = unsafe fn(NonNull<()>, Order, Host<'_>, &mut dyn FnMut(JobEnd)) -> Option<Payload>;
+
 /// What can be done with a job. Each is called with a pointer from [`Promise::into_raw`].
 struct Table {
     is_unwanted: unsafe fn(NonNull<()>) -> bool,
-    end: unsafe fn(NonNull<()>, Order, Host<'_>, &mut dyn FnMut(JobEnd)) -> Option<Payload>,
+    end: EndRaw,
     abandon: unsafe fn(NonNull<()>),
 }
 

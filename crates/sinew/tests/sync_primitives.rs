@@ -538,6 +538,31 @@ fn suspending_with_a_spin_lock_is_caught() {
     assert_eq!(sinew::sleep(Duration::ZERO), Ok(()));
 }
 
+/// So does what finds room or a value at once: on a plain thread, in a coroutine, and in one with a limit around it.
+// contract: Y8
+#[cfg(debug_assertions)]
+#[test]
+fn a_channel_that_would_not_wait_is_not_used_with_a_spin_lock_either() {
+    const CAUGHT: &str = "a spin lock is held";
+    let lock = SpinLock::new(());
+    let (tx, rx) = sinew::sync::channel::bounded(2);
+    let attempt = || {
+        tx.send(1).unwrap();
+        let guard = lock.lock();
+        assert!(panic_of(|| tx.send(2)).contains(CAUGHT));
+        assert!(panic_of(|| rx.recv()).contains(CAUGHT));
+        drop(guard);
+        assert_eq!(rx.recv(), Ok(1));
+        assert!(rx.is_empty(), "what was refused was not sent");
+    };
+    attempt();
+    run(|| {
+        attempt();
+        sinew::timeout(Duration::from_secs(3600), attempt).unwrap();
+        attempt();
+    });
+}
+
 // contract: Y8
 #[cfg(debug_assertions)]
 #[test]

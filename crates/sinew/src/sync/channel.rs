@@ -292,6 +292,7 @@ impl<T, K: Sharing> Sender<T, K> {
 
     #[inline(never)]
     fn send_within(&self, value: T, deadline_ns: Option<u64>) -> Result<(), SendError<T>> {
+        current::check_call();
         match self.channel.send_begin(value) {
             Ok(()) => {
                 current::take_turn();
@@ -499,6 +500,7 @@ impl<T, K: Sharing> Receiver<T, K> {
 
     #[inline(never)]
     fn recv_within(&self, deadline_ns: Option<u64>) -> Result<T, WaitError> {
+        current::check_call();
         match self.channel.recv_begin() {
             Ok(value) => {
                 current::take_turn();

@@ -210,7 +210,10 @@ fn the_report_says_who_where_how_much_and_what_to_do() {
         let id = number(&said, "\nI am ", "\n");
         let advice = match place {
             "provided" => "provide a larger one where the coroutine is built",
-            _ => "raise it with Builder::stack_size(bytes) where the coroutine is built",
+            _ => {
+                "raise it with Builder::stack_size(bytes) where the coroutine is built, for a scheduler's first and all others with \
+                 SchedulerBuilder::stack_size(bytes), or"
+            }
         };
         let parts = [
             format!("sinew: coroutine {id} \"digger\""),

@@ -160,14 +160,17 @@ fn write_facts(slot: SlotRef, cause: Cause, stack_pointer: usize) {
         "; stack pointer {stack_pointer:#x}; high water {} KiB",
         residency::high_water_bytes(slot) / 1024
     );
-    let advice = if slot.is_provided() {
-        "provide a larger one"
+    let (advice, of_all) = if slot.is_provided() {
+        ("provide a larger one", "")
     } else {
-        "raise it with Builder::stack_size(bytes)"
+        (
+            "raise it with Builder::stack_size(bytes)",
+            ", for a scheduler's first and all others with SchedulerBuilder::stack_size(bytes)",
+        )
     };
     let _ = writeln!(
         out,
-        "  {advice} where the coroutine is built, or look for endless recursion below"
+        "  {advice} where the coroutine is built{of_all}, or look for endless recursion below"
     );
     out.flush();
 }
